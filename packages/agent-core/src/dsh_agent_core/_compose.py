@@ -1,0 +1,99 @@
+"""From one configuration to a running harness."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from dsh_agent import (
+    AGENTS,
+    PERSISTENCE,
+    SESSIONS,
+    Agents,
+    AgentsConfig,
+    ModelAdapter,
+    ModelRoute,
+    agents,
+    jobs,
+    turn_end_flush,
+)
+from dsh_bash_local import LocalBashConfig
+from dsh_context import App, Context
+from dsh_paths import require_dsh_home_directory, resolve_dsh_home
+from dsh_persistence import SessionPersistence
+from dsh_persistence_jsonl import Encoding
+from dsh_session import Sessions
+from dsh_tool_bash import ToolBashConfig, tool_bash
+
+from ._plugins import (
+    JsonlPersistenceConfig,
+    LocalBashPluginConfig,
+    jsonl_persistence,
+    local_bash,
+    model,
+    sessions,
+    tools,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarnessConfig:
+    """Everything a harness is made from; nothing else is read, the home's default excepted."""
+
+    model: ModelAdapter
+    route: ModelRoute
+    dsh_home: str | None = None
+    """None: ``$DSH_HOME`` unless blank, then ``~/.dsh``. Resolved once, when the harness is composed."""
+    sessions_root: str | None = None
+    """None: ``sessions`` below the home."""
+    encoding: Encoding | None = None
+    """None: what the root holds, zstd when it holds nothing."""
+    window_ms: float = 0
+    """How long the first event of a batch waits for company; 0 writes at once."""
+    system_prompt: str = ""
+    bash: LocalBashConfig = field(default_factory=LocalBashConfig)
+    parent_env: Mapping[str, str] | None = field(default=None, repr=False)
+    """What shell children inherit from, after the scrub; None is this process's environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Harness:
+    """A running harness; ``context`` has every service, the other fields are the ones most callers want."""
+
+    context: Context
+    home: str
+    """Absolute path of the harness home."""
+    sessions: Sessions
+    persistence: SessionPersistence
+    agents: Agents
+
+
+@asynccontextmanager
+async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
+    """Compose a harness and run it until the block is left.
+
+    Raises ``DshPathsError`` for a home that is none and ``StoreUnusable`` for a root that is none; nothing has been
+    made on disk then. Leaving raises an ``ExceptionGroup`` when events stayed unwritten.
+    """
+    home = require_dsh_home_directory(resolve_dsh_home(config.dsh_home))
+    root = config.sessions_root or os.path.join(home, "sessions")
+    async with App() as app:
+        await app.plugin(sessions, None)
+        await app.plugin(tools, None)
+        await app.plugin(model, config.model)
+        persistence = JsonlPersistenceConfig(root=root, encoding=config.encoding, window_ms=config.window_ms)
+        await app.plugin(jsonl_persistence, persistence)
+        await app.plugin(local_bash, LocalBashPluginConfig(limits=config.bash, parent_env=config.parent_env))
+        await app.plugin(jobs, None)
+        await app.plugin(tool_bash, ToolBashConfig(home=home))
+        await app.plugin(turn_end_flush, None)
+        await app.plugin(agents, AgentsConfig(route=config.route, system_prompt=config.system_prompt))
+        yield Harness(
+            context=app,
+            home=home,
+            sessions=app.require(SESSIONS),
+            persistence=app.require(PERSISTENCE),
+            agents=app.require(AGENTS),
+        )

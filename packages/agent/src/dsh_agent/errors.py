@@ -1,0 +1,64 @@
+"""What can go wrong in an agent.
+
+::
+
+    AgentError
+    ├── ToolError       a tool's own failure; becomes its result, and the turn goes on
+    ├── ToolExists      a second tool of the same name
+    ├── ModelFailed     the model's reply ended in a failure; ends the turn
+    ├── ScriptInvalid   a model script that is none; ``where``
+    ├── NotConfigured   something an operation needs is not there
+    └── JobError        a job that cannot be started, read or killed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class AgentError(Exception):
+    """The root of this package's errors."""
+
+
+class ToolError(AgentError):
+    """A tool could not do what it was asked; the model sees ``Error: <message>`` and goes on."""
+
+    def __init__(self, message: str, *, name: str = "", code: str = "") -> None:
+        """``name`` and ``code`` go into the log beside the result when both are given."""
+        super().__init__(message)
+        self.name = name
+        self.code = code
+
+
+class ToolExists(AgentError):
+    """A tool of that name is registered already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"tool {name!r} is registered already; remove it first, or register under another name")
+        self.name = name
+
+
+class ModelFailed(AgentError):
+    """The stream of a model finished with an error; ``failure`` is its shape in the log (FORMAT §5)."""
+
+    def __init__(self, failure: Mapping[str, Any]) -> None:
+        super().__init__(str(failure["message"]))
+        self.failure = failure
+
+
+class ScriptInvalid(AgentError):
+    """A model script that is no list of replies."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"model script {where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+class NotConfigured(AgentError):
+    """An operation needs a service that nobody provides."""
+
+
+class JobError(AgentError):
+    """A job that is unknown, foreign, or cannot be started."""

@@ -1,0 +1,5 @@
+"""``python -m dsh_cli`` is ``dshpy``."""
+
+from ._main import main
+
+main()

@@ -1,0 +1,183 @@
+"""``dshpy loop``: the whole loop once, and what its shell child knew of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dsh_agent import ScriptedModel, TurnResult
+from dsh_agent_core import HarnessConfig, harness
+from dsh_persistence import StoredPrefix
+from dsh_session import SessionMeta
+from dsh_subprocess import DSH_ENV_PREFIX, dropped_names
+
+from ._exit import ExitCode
+from ._show import print_conversation
+from ._text import console, event_json, print_json, printable
+
+PROMPT = "Tell me who you are: look at your environment."
+SYSTEM_PROMPT = "You are the scripted model of a demonstration. You use the shell you are given."
+
+MANAGED = tuple(f"{DSH_ENV_PREFIX}{name}" for name in ("HOME", "SHELL", "SESSION_ID", "SESSION_JSONL"))
+HOME, SHELL, SESSION_ID, SESSION_JSONL = MANAGED
+
+# Prints values of managed names only; of everything else, names.
+PROBE = f"""\
+for name in {" ".join(MANAGED)}; do
+  if [ -n "${{!name+set}}" ]; then printf '%s = %s\\n' "$name" "${{!name}}"; else printf '%s is absent\\n' "$name"; fi
+done
+if [ -e "${{{SESSION_JSONL}-}}" ]; then echo "the log exists"; else echo "the log does not exist yet"; fi
+printf 'names:'; compgen -e | tr '\\n' ' ' | sed 's/^/ /'
+"""
+
+SCRIPT = (
+    {
+        "text": "I will ask my shell.",
+        "tools": [{"name": "bash", "arguments": {"command": PROBE, "description": "Print who this shell belongs to"}}],
+    },
+    {"text": "That is who I am."},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopOptions:
+    """What ``dshpy loop`` was asked for."""
+
+    home: str | None
+    root: str | None
+    window_ms: float
+    script: str | None
+    resume: str | None
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFacts:
+    """What the shell child printed of itself; None for what it did not say."""
+
+    managed: Mapping[str, str]
+    names: frozenset[str]
+    log_existed: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a loop."""
+
+    where: str
+    turn: TurnResult
+    stored: StoredPrefix
+    expected: Mapping[str, str | None]
+    """The managed names and the values a child of this session is due."""
+
+    @property
+    def facts(self) -> ChildFacts:
+        """What the last tool result of the turn says, read back from the log."""
+        results = [event.data["message"] for event in self.stored.events if event.type == "tool/result"]
+        return _parse("".join(block["text"] for block in results[-1]["content"]) if results else "")
+
+    @property
+    def leaked(self) -> list[str]:
+        """Names the child should not have seen, or saw with another value than its own session's."""
+        facts = self.facts
+        inherited = facts.names & set(dropped_names()) - set(MANAGED)
+        wrong = {name for name, value in facts.managed.items() if value != self.expected[name]}
+        return sorted(inherited | wrong)
+
+    def json(self) -> dict[str, Any]:
+        """Return the report as one JSON document."""
+        facts = self.facts
+        return {
+            "where": self.where,
+            "home": facts.managed.get(HOME),
+            "shell": facts.managed.get(SHELL),
+            "session_id": facts.managed.get(SESSION_ID),
+            "session_jsonl": facts.managed.get(SESSION_JSONL),
+            "existed_before_flush": facts.log_existed,
+            "leaked": self.leaked,
+            "scrubbed": dropped_names(),
+            "header_id": self.stored.header.id,
+            "log": self.stored.source,
+            "reason": dict(self.turn.reason),
+            "events": [event_json(event) for event in self.stored.events],
+        }
+
+    def print(self) -> None:
+        """Print the report for a person."""
+        out = console()
+        facts = self.facts
+        out.print(f"The loop ran on this {self.where}.\n", style="bold")
+        out.print("What the shell child saw", style="bold")
+        for name in MANAGED:
+            out.print(f"  {name:<18} {printable(facts.managed.get(name, 'absent'))}")
+        existed = {True: "yes", False: "not yet: nothing had been flushed", None: "it did not say"}[facts.log_existed]
+        out.print(f"  {'log there?':<18} {existed}\n")
+        out.print("What was kept from it", style="bold")
+        out.print(f"  {', '.join(dropped_names()) or 'nothing: there was nothing to keep'}")
+        if self.leaked:
+            out.print(f"  LEAKED: {', '.join(self.leaked)}", style="bold red")
+        out.print("\nThe conversation", style="bold")
+        print_conversation(out, self.stored.events)
+        out.print("\nThe log", style="bold")
+        out.print(f"  {self.stored.source}")
+        root = Path(self.stored.source).parents[2]
+        again = f"dshpy show {self.stored.header.id} --root {root}"
+        out.print(f"  {len(self.stored.events)} events; read it again: {again}")
+
+
+def _parse(text: str) -> ChildFacts:
+    """Read what ``PROBE`` printed; whatever else a script ran says nothing."""
+    managed: dict[str, str] = {}
+    names: frozenset[str] = frozenset()
+    log_existed: bool | None = None
+    for line in text.split("\n"):
+        name, equals, value = line.partition(" = ")
+        if equals and name in MANAGED:
+            managed[name] = value
+        elif line in ("the log exists", "the log does not exist yet"):
+            log_existed = line == "the log exists"
+        elif line.startswith("names:"):
+            names = frozenset(line.split()[1:])
+    return ChildFacts(managed=managed, names=names, log_existed=log_existed)
+
+
+def run_loop(options: LoopOptions, *, as_json: bool) -> ExitCode:
+    """Run the loop, print the report, and tell how the turn ended."""
+    report = asyncio.run(_run(options))
+    if as_json:
+        print_json(report.json())
+    else:
+        report.print()
+    return ExitCode.OK if report.turn.reason["kind"] == "completed" and not report.leaked else ExitCode.FAULT
+
+
+async def _run(options: LoopOptions) -> Report:
+    scripted = ScriptedModel.from_file(options.script) if options.script else ScriptedModel.from_replies(SCRIPT)
+    home = options.home or tempfile.mkdtemp(prefix="dshpy-loop-")
+    config = HarnessConfig(
+        model=scripted,
+        route=scripted.route,
+        dsh_home=home,
+        sessions_root=options.root,
+        window_ms=options.window_ms,
+        system_prompt=SYSTEM_PROMPT,
+    )
+    async with harness(config) as running:
+        if options.resume is None:
+            agent = await running.agents.create(meta=SessionMeta(cwd=running.home))
+        else:
+            agent = await running.agents.resume(options.resume)
+        location = running.persistence.locate(agent.session.header)
+        turn = await agent.prompt(PROMPT)
+        stored = await running.persistence.inspect(agent.session.id)
+    expected = {
+        HOME: running.home,
+        SHELL: "1",
+        SESSION_ID: agent.session.id,
+        SESSION_JSONL: None if location is None else location.path,
+    }
+    return Report(where=options.where, turn=turn, stored=stored, expected=expected)

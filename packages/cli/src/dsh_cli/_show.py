@@ -1,0 +1,86 @@
+"""``dshpy show``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from dsh_persistence import StoredPrefix
+from dsh_session import SessionEvent
+
+from ._exit import ExitCode
+from ._roots import open_root, select
+from ._text import console, event_json, header_json, local_time, print_json, printable, text_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_session(selector: str, root: str | None, *, as_json: bool) -> ExitCode:
+    """Print the header and the conversation of one session as it is stored; nothing is changed."""
+    store = open_root(root)
+    stored = store.read(select(store, selector).location)
+    if as_json:
+        print_json({"header": header_json(stored.header), "events": [event_json(event) for event in stored.events]})
+        return ExitCode.OK
+    out = console()
+    _print_head(out, stored)
+    print_conversation(out, stored.events)
+    return ExitCode.OK
+
+
+def _print_head(out: Console, stored: StoredPrefix) -> None:
+    header = stored.header
+    out.print(printable(header.id), style="bold")
+    torn = stored.torn
+    facts = {
+        "directory": header.cwd,
+        "created": local_time(header.created_at),
+        "parent": header.parent_session,
+        "inherited": f"{stored.cut} events" if stored.cut else None,
+        "log": stored.source,
+        "events": str(len(stored.events)),
+        "torn": f"{torn.size_bytes} bytes from {torn.offset} on, not acknowledged" if torn else None,
+    }
+    for name, value in facts.items():
+        if value is not None:
+            out.print(f"  {name:<10} {printable(value)}")
+    out.print()
+
+
+def print_conversation(out: Console, events: Iterable[SessionEvent]) -> None:
+    """Print what was said and done, in the order of the log."""
+    for event in events:
+        for label, text, style in _lines(event.type, event.data):
+            out.print(f"{label:>9} │ ", style=style, end="")
+            out.print(f"\n{'':>9} │ ".join(printable(text.rstrip("\n")).split("\n")), style=style)
+
+
+def _lines(type: str, data: Any) -> list[tuple[str, str, str]]:
+    """Return (label, text, style) for what a person wants to see of an event."""
+    match type:
+        case "turn/start":
+            return [(f"turn {data['turn']}", "", "dim")]
+        case "user/message" if data["source"]["kind"] == "user":
+            return [("user", text_of(data["content"]), "bold")]
+        case "assistant/message":
+            return [_assistant_line(block) for block in data["message"]["content"]]
+        case "tool/result":
+            failed = data["message"].get("isError")
+            return [("failed" if failed else "result", text_of(data["message"]["content"]), "red" if failed else "dim")]
+        case "turn/end":
+            reason = data["reason"]
+            return [("end", _end(reason), "dim" if reason["kind"] == "completed" else "red")]
+        case _:
+            return []
+
+
+def _assistant_line(block: dict[str, Any]) -> tuple[str, str, str]:
+    if block["type"] == "tool-call":
+        return (block["name"], block["arguments"], "cyan")
+    return ("thinks" if block["type"] == "reasoning" else "assistant", text_of([block]), "")
+
+
+def _end(reason: dict[str, Any]) -> str:
+    message = (reason.get("error") or {}).get("message")
+    return reason["kind"] if message is None else f"{reason['kind']}: {message}"

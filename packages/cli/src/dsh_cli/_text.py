@@ -1,0 +1,87 @@
+"""Text of logs on a terminal: it comes from models and commands, so it may hold anything."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dsh_session import SessionEvent, SessionHeader, SurfaceOp
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_UNBOUNDED = 10_000
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters and lone surrogates spelled out; newlines and tabs stay."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def local_time(time_ms: int) -> str:
+    """Return a moment of a log for people, in this machine's time zone."""
+    try:
+        return dt.datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+
+
+def console() -> Console:
+    """Return the console of standard output; what is piped is neither wrapped nor coloured."""
+    from rich.console import Console  # noqa: PLC0415  # only rendering needs it
+
+    piped = not sys.stdout.isatty()
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
+
+
+def header_json(header: SessionHeader) -> dict[str, Any]:
+    """Return a header as JSON, in the log's own words, with what is absent left out."""
+    fields: dict[str, Any] = {
+        "id": header.id,
+        "version": header.version,
+        "createdAt": header.created_at,
+        "cwd": header.cwd,
+        "parentSession": header.parent_session,
+        "isSeeded": header.is_seeded,
+        "origin": header.origin,
+        "delegationDepth": header.delegation_depth,
+        "agentPreset": header.agent_preset,
+        "sandboxMode": header.sandbox_mode,
+        "approvalPolicy": header.approval_policy,
+        "seedLength": header.seed_length,
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def event_json(event: SessionEvent) -> dict[str, Any]:
+    """Return an event as JSON, as its log shows it."""
+    fields: dict[str, Any] = {"type": event.type, "seq": event.seq, "time": event.time, "data": event.data}
+    if event.source_event_seqs is not None:
+        fields["sourceEventSeqs"] = list(event.source_event_seqs)
+    if event.surface_op is not None:
+        fields["surfaceOp"] = _surface_json(event.surface_op)
+    if event.ignorable:
+        fields["ignorable"] = True
+    return fields
+
+
+def _surface_json(op: SurfaceOp) -> Any:
+    return op if op == "append" else {"op": "replace", "startSeq": op.start_seq, "endSeq": op.end_seq}
+
+
+def text_of(content: list[Mapping[str, Any]]) -> str:
+    """Return the text of content blocks; a block of another kind is named."""
+    return "\n".join(
+        block["text"] if block.get("type") in ("text", "reasoning") else f"[{block.get('type')}]" for block in content
+    )

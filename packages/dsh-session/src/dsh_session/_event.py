@@ -1,0 +1,97 @@
+"""The event: a typed envelope around bytes (FORMAT §1.1), and a run of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, overload
+
+import msgspec
+
+from ._json import decode_json
+
+
+class Replace(msgspec.Struct, frozen=True, gc=False):
+    """A surface operation: this event takes the place of the nodes from ``start_seq`` to ``end_seq`` by position."""
+
+    start_seq: int
+    end_seq: int
+
+
+SurfaceOp: TypeAlias = Literal["append"] | Replace
+"""How an event changes the surface, the list of nodes from which messages derive (FORMAT §6)."""
+
+
+# A Struct and not a dataclass: logs hold millions of these, and a Struct without cycles is built 3x as fast and stays
+# out of the garbage collector's sight.
+class SessionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event of a session's log."""
+
+    type: str
+    """What happened, such as ``turn/start``; unknown types pass through untouched."""
+    seq: int
+    """The event's index in its log, from 0."""
+    time: int
+    """Unix epoch milliseconds; may go backwards."""
+    encoded: bytes
+    """The data as the compact JSON it was born as, or as a log held it."""
+    source_event_seqs: tuple[int, ...] | None = None
+    """Earlier events this one was made from; only on surface events."""
+    surface_op: SurfaceOp | None = None
+    """Present exactly on surface events."""
+    ignorable: bool = False
+    """Whether a reader that does not know the type may pass over the event (FORMAT §4.3)."""
+
+    @property
+    def data(self) -> Any:
+        """The decoded data: a fresh value at every access, so changing it changes nothing here."""
+        return decode_json(self.encoded)
+
+
+class EventLog(Sequence[SessionEvent]):
+    """A read-only run of events with consecutive seqs; what a store returns and a session holds.
+
+    ``log[i]`` is the event at position ``i``, whose seq is ``first_seq + i``.
+    """
+
+    @property
+    @abstractmethod
+    def first_seq(self) -> int:
+        """The seq of the first event; that of the next one to come while the log is empty."""
+
+
+class EventRun(EventLog):
+    """Events held in memory, all of them decoded to their envelopes."""
+
+    def __init__(self, events: Iterable[SessionEvent] = (), *, first_seq: int = 0) -> None:
+        """``first_seq`` counts only while there are no events."""
+        self._events = tuple(events)
+        self._first_seq = self._events[0].seq if self._events else first_seq
+
+    @property
+    def first_seq(self) -> int:  # as in EventLog
+        return self._first_seq
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, index: int) -> SessionEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
+    def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
+        return self._events[index]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedBatch:
+    """Events with consecutive seqs, ready to be written together; the unit of durability."""
+
+    first_seq: int
+    events: tuple[SessionEvent, ...]
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that follows this batch."""
+        return self.first_seq + len(self.events)

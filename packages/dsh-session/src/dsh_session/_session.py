@@ -1,0 +1,154 @@
+"""A session: its header, its log so far, and the one way to make it longer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from . import generations
+from ._event import EncodedBatch, EventLog, SessionEvent, SurfaceOp
+from ._header import SessionHeader, now_ms
+from ._json import encode_data
+from ._log_state import LogState
+from .errors import EventRefused
+
+logger = logging.getLogger(__name__)
+
+Listener = Callable[[SessionEvent], None]
+
+
+class Session:
+    """One conversation's append-only log in memory.
+
+    Not safe for use from several threads; all appends happen on the thread, or event loop, that owns it. A bare
+    ``Session(header)`` belongs to no store and is persisted by nobody.
+    """
+
+    def __init__(
+        self, header: SessionHeader, *, stored: Sequence[SessionEvent] = (), clock: Callable[[], int] = now_ms
+    ) -> None:
+        """``stored`` is the log as a backend holds it, from seq 0; it is checked, and not copied.
+
+        ``clock`` gives Unix epoch milliseconds. Raises ``EventRefused`` when ``stored`` breaks a rule of the format.
+        """
+        self.header = header
+        self.state = LogState()
+        self.state.feed_all(stored)
+        self._log = _ChainedLog(stored)
+        self.clock = clock
+        self._listeners: list[Listener] = []
+
+    @property
+    def id(self) -> str:
+        """The session's id, as in its header."""
+        return self.header.id
+
+    @property
+    def events(self) -> EventLog:
+        """The whole log, as a live view."""
+        return self._log
+
+    @property
+    def next_seq(self) -> int:
+        """The seq the next event will have; the number of events."""
+        return self.state.next_seq
+
+    def append(
+        self,
+        type: str,
+        data: Any,
+        *,
+        surface_op: SurfaceOp | None = None,
+        source_event_seqs: Sequence[int] | None = None,
+        ignorable: bool = False,
+    ) -> SessionEvent:
+        """Add one event and tell the listeners.
+
+        The data becomes bytes here; later changes to ``data`` cannot reach the log. Types ``plugin:<ns>/<name>`` are
+        ignorable by themselves. Raises ``DataNotLossless`` or ``EventRefused``, and then nothing has changed.
+        """
+        event = SessionEvent(
+            type=type,
+            seq=self.next_seq,
+            time=self.clock(),
+            encoded=encode_data(type, data),
+            source_event_seqs=None if source_event_seqs is None else tuple(source_event_seqs),
+            surface_op=surface_op,
+            ignorable=ignorable or type.startswith(generations.PLUGIN_PREFIX),
+        )
+        self._take(event, data)
+        return event
+
+    def extend(self, events: Sequence[SessionEvent]) -> None:
+        """Add events that exist already, such as crash closers, as they are. Raises ``EventRefused``."""
+        for event in events:
+            self._take(event, event.data)
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` with each event right after it was added, until the returned function is called."""
+        self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def batch(self, from_seq: int) -> EncodedBatch:
+        """Return all events from ``from_seq`` on, to be written together."""
+        return EncodedBatch(first_seq=from_seq, events=tuple(self.events[from_seq:]))
+
+    def messages(self) -> list[Mapping[str, Any]]:
+        """Return the conversation as a model may receive it (FORMAT §6)."""
+        return list(self.state.surface.messages(lambda seq: (self.events[seq].type, self.events[seq].data)))
+
+    def _take(self, event: SessionEvent, data: Any) -> None:
+        if not self.state.surface.nodes and event.surface_op is not None and event.type != "system/message":
+            # A harness resumes such a log once, adds its own system message, and then refuses it for good.
+            raise EventRefused(event.type, "a system/message must be the first message of a log", seq=event.seq)
+        self.state.feed(event, data)
+        self._log.append(event)
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener of session %s failed at seq %d", self.id, event.seq)
+
+
+class _ChainedLog(EventLog):
+    """The stored events, left where they are, and after them the live ones."""
+
+    def __init__(self, stored: Sequence[SessionEvent]) -> None:
+        self._stored = stored
+        self._live: list[SessionEvent] = []
+
+    @property
+    def first_seq(self) -> int:
+        return 0
+
+    def append(self, event: SessionEvent) -> None:
+        self._live.append(event)
+
+    def __len__(self) -> int:
+        return len(self._stored) + len(self._live)
+
+    @overload
+    def __getitem__(self, index: int) -> SessionEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
+    def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
+        split = len(self._stored)
+        if isinstance(index, int):
+            position = index if index >= 0 else index + len(self)
+            if not 0 <= position < len(self):
+                raise IndexError(index)
+            return self._stored[position] if position < split else self._live[position - split]
+        start, stop, step = index.indices(len(self))
+        if start >= split and stop >= split and step > 0:
+            return self._live[start - split : stop - split : step]
+        return [self[position] for position in range(start, stop, step)]
+
+    def __iter__(self) -> Iterator[SessionEvent]:
+        yield from self._stored
+        yield from self._live

@@ -1,0 +1,55 @@
+"""The claim on a session between processes: the same lock that ``dsh`` itself takes (GENERATIONS §1)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dsh_persistence import SessionBusy, StoreUnusable
+
+from ._layout import LOCK_NAME
+
+_TRIES = 3
+
+
+class Lease:
+    """An exclusive ``flock`` on the session's lock file, held until closed or until this process dies.
+
+    ``flock`` and not a POSIX lock, which vanishes when any descriptor of the file closes. The file is never deleted.
+    """
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        """Take the lease. Raises ``SessionBusy`` at once when somebody holds it."""
+        try:
+            import fcntl  # noqa: PLC0415  # absent on Windows, where logs can be read all the same
+        except ImportError:
+            raise StoreUnusable(str(folder), "writing needs flock, which this platform does not have") from None
+        path = folder / LOCK_NAME
+        for _ in range(_TRIES):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is(self._fd, path):
+                    return
+            except BlockingIOError:
+                os.close(self._fd)
+                raise SessionBusy(session_id, f"another writer (lock {path})") from None
+            except BaseException:
+                os.close(self._fd)
+                raise
+            os.close(self._fd)
+        raise SessionBusy(session_id, f"somebody who replaces {path}")
+
+    def close(self) -> None:
+        """Release the lease."""
+        os.close(self._fd)
+
+
+def _is(fd: int, path: Path) -> bool:
+    """Tell whether the name still leads to the locked file."""
+    try:
+        named = path.lstat()
+    except FileNotFoundError:
+        return False
+    held = os.fstat(fd)
+    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)

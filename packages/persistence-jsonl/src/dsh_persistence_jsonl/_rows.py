@@ -1,0 +1,117 @@
+"""An event as one line of a log (FORMAT §1.1, GENERATIONS §1.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from dsh_session import Replace, SessionEvent, SurfaceOp
+
+
+class RowInvalid(ValueError):
+    """A line that is no event of this generation."""
+
+
+class _ReplaceOp(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    op: Literal["replace"]
+    start_seq: int
+    end_seq: int
+
+
+class _Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    type: str
+    seq: int
+    time: int
+    data: msgspec.Raw
+    source_event_seqs: list[int | tuple[int, int]] | UnsetType = UNSET
+    surface_op: Literal["append"] | _ReplaceOp | UnsetType = UNSET
+    # JSON knows true only as the one value a reader accepts here; false refuses the row.
+    ignorable: bool | UnsetType = UNSET
+
+
+_decode = msgspec.json.Decoder(_Row).decode
+_encode = msgspec.json.Encoder().encode
+
+# A harness writes the results of crash and fork closers with the last two keys the other way round.
+_CLOSER = re.compile(rb'"message":\{"id":"(?:interrupted|forked)-tool-result-')
+_CLOSER_WINDOW_BYTES = 256
+
+
+def encode_row(event: SessionEvent) -> bytes:
+    """Return the event's line, newline included, with its data as the bytes it was born as."""
+    parts = [b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode(event.type), event.seq, event.time, event.encoded)]
+    sources = b"" if event.source_event_seqs is None else b',"sourceEventSeqs":' + _encode_seqs(event.source_event_seqs)
+    surface = b"" if event.surface_op is None else b',"surfaceOp":' + _encode_surface(event.surface_op)
+    closer = sources and surface and _CLOSER.search(event.encoded, 0, _CLOSER_WINDOW_BYTES)
+    parts += (surface, sources) if closer else (sources, surface)
+    parts.append(b',"ignorable":true}\n' if event.ignorable else b"}\n")
+    return b"".join(parts)
+
+
+def decode_row(line: bytes) -> SessionEvent:
+    """Return the event of one line. Raises ``RowInvalid``, saying what is wrong with it."""
+    try:
+        row = _decode(line)
+        sources = UNSET if row.source_event_seqs is UNSET else _expand(row.source_event_seqs, row.seq)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise RowInvalid(str(error)) from None
+    if row.ignorable is False:
+        msg = "ignorable is false; it is true or left out"
+        raise RowInvalid(msg)
+    op: SurfaceOp | None
+    if isinstance(row.surface_op, _ReplaceOp):
+        op = Replace(start_seq=row.surface_op.start_seq, end_seq=row.surface_op.end_seq)
+    else:
+        op = None if row.surface_op is UNSET else row.surface_op
+    return SessionEvent(
+        type=row.type,
+        seq=row.seq,
+        time=row.time,
+        encoded=bytes(row.data),
+        source_event_seqs=None if sources is UNSET else sources,
+        surface_op=op,
+        ignorable=row.ignorable is True,
+    )
+
+
+def _encode_surface(op: SurfaceOp) -> bytes:
+    if isinstance(op, Replace):
+        return b'{"op":"replace","startSeq":%d,"endSeq":%d}' % (op.start_seq, op.end_seq)
+    return b'"append"'
+
+
+def _encode_seqs(seqs: Sequence[int]) -> bytes:
+    """Runs of three and more become ``[start,end]`` in a strictly increasing list; any other list stays plain."""
+    if not all(earlier < later for earlier, later in pairwise(seqs)):
+        return _encode(list(seqs))
+    packed: list[int | list[int]] = []
+    start = 0
+    for position in range(1, len(seqs) + 1):
+        if position < len(seqs) and seqs[position] == seqs[position - 1] + 1:
+            continue
+        run = list(seqs[start:position])
+        packed += [[run[0], run[-1]]] if len(run) >= 3 else run
+        start = position
+    return _encode(packed)
+
+
+def _expand(members: Sequence[int | tuple[int, int]], own_seq: int) -> tuple[int, ...]:
+    seqs: list[int] = []
+    for member in members:
+        if isinstance(member, int):
+            seqs.append(member)
+            continue
+        start, end = member
+        if not 0 <= start <= end < own_seq:
+            msg = f"source range [{start},{end}] does not lie before seq {own_seq}"
+            raise ValueError(msg)
+        seqs += range(start, end + 1)
+    if len(seqs) > len(members) and not all(earlier < later for earlier, later in pairwise(seqs)):
+        msg = "sources with ranges do not increase"
+        raise ValueError(msg)
+    return tuple(seqs)

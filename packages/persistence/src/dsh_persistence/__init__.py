@@ -1,0 +1,62 @@
+"""How sessions become durable: the seam a backend implements, and the coordinator that any backend gets for free.
+
+One invariant: what an awaited append or flush acknowledged is on disk, and what it did not acknowledge is still queued.
+"""
+
+from ._memory import MemoryLogStore
+from ._seam import (
+    Capabilities,
+    ListedSession,
+    LogStore,
+    LogWriter,
+    Receipt,
+    Repair,
+    SessionLocation,
+    StoredPrefix,
+    TornTail,
+)
+from ._service import SessionPersistence
+from ._write_behind import Health
+from .errors import (
+    ForeignChange,
+    FormatNotSupported,
+    LiveTurnOpen,
+    OutcomeUnknown,
+    PersistenceClosed,
+    PersistenceError,
+    SeqConflict,
+    SessionAlreadyStored,
+    SessionBusy,
+    SessionCorrupt,
+    SessionNotFound,
+    StoreUnusable,
+    WriteFailed,
+)
+
+__all__ = [
+    "Capabilities",
+    "ForeignChange",
+    "FormatNotSupported",
+    "Health",
+    "ListedSession",
+    "LiveTurnOpen",
+    "LogStore",
+    "LogWriter",
+    "MemoryLogStore",
+    "OutcomeUnknown",
+    "PersistenceClosed",
+    "PersistenceError",
+    "Receipt",
+    "Repair",
+    "SeqConflict",
+    "SessionAlreadyStored",
+    "SessionBusy",
+    "SessionCorrupt",
+    "SessionLocation",
+    "SessionNotFound",
+    "SessionPersistence",
+    "StoreUnusable",
+    "StoredPrefix",
+    "TornTail",
+    "WriteFailed",
+]

@@ -1,0 +1,154 @@
+"""A store in memory: the model of what a store does, and everybody's test double."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from dsh_session import EncodedBatch, EventRun, SessionEvent, SessionHeader
+
+from ._seam import Capabilities, ListedSession, Receipt, Repair, SessionLocation, StoredPrefix
+from .errors import SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
+
+
+@dataclass(slots=True)
+class _Log:
+    header: SessionHeader
+    events: list[SessionEvent] = field(default_factory=list)
+    revision: int = 0
+
+
+class MemoryLogStore:
+    """Logs that live as long as this object. Claims hold within the process."""
+
+    name = "memory"
+    capabilities = Capabilities(has_artifacts=False, cross_process_claim=False, durable=False)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: dict[str, _Log] = {}
+        self._claimed: set[str] = set()
+
+    def locate(self, header: SessionHeader) -> SessionLocation | None:  # noqa: ARG002  # the seam's signature
+        """Return None: nothing of a session lies in a file."""
+        return None
+
+    def create(self, header: SessionHeader) -> MemoryLogWriter:
+        """Return a writer for a new log; it claims with its first append."""
+        return MemoryLogWriter(self, header, stored=None)
+
+    def open(self, session_id: str) -> MemoryLogWriter:
+        """Claim an existing log."""
+        self.claim(session_id)
+        try:
+            stored = self.read(session_id)
+        except SessionNotFound:
+            self.release(session_id)
+            raise
+        return MemoryLogWriter(self, stored.header, stored=stored)
+
+    def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
+        """Return a copy of the stored log."""
+        session_id = ref if isinstance(ref, str) else ref.path
+        with self._lock:
+            log = self._logs.get(session_id)
+            if log is None:
+                raise SessionNotFound(session_id, "memory")
+            return StoredPrefix(
+                header=log.header,
+                generation=log.header.version,
+                events=EventRun(log.events[from_seq:], first_seq=min(from_seq, len(log.events))),
+                cut=log.header.seed_length or 0,
+                torn=None,
+                salvaged=0,
+                protected=True,
+                revision=str(log.revision),
+                source="memory",
+            )
+
+    def list(self) -> Iterator[ListedSession]:
+        """Yield every stored session."""
+        with self._lock:
+            logs = [(log.header, str(log.revision)) for log in self._logs.values()]
+        for header, revision in logs:
+            location = SessionLocation(kind="memory", path=header.id)
+            yield ListedSession(location=location, header=header, revision=revision)
+
+    def close(self) -> None:
+        """Do nothing: the logs stay readable."""
+
+    def claim(self, session_id: str) -> None:
+        """Take the claim on an id. Raises ``SessionBusy``."""
+        with self._lock:
+            if session_id in self._claimed:
+                raise SessionBusy(session_id, "another writer of this process")
+            self._claimed.add(session_id)
+
+    def release(self, session_id: str) -> None:
+        """Give the claim up."""
+        with self._lock:
+            self._claimed.discard(session_id)
+
+    def publish(self, header: SessionHeader) -> None:
+        """Make room for a new log, whose id the caller has claimed. Raises ``SessionAlreadyStored``."""
+        with self._lock:
+            if header.id in self._logs:
+                raise SessionAlreadyStored(header.id, "memory")
+            self._logs[header.id] = _Log(header)
+
+    def extend(self, session_id: str, batch: EncodedBatch) -> None:
+        """Store a batch whose place the caller has checked."""
+        with self._lock:
+            log = self._logs[session_id]
+            log.events.extend(batch.events)
+            log.revision += 1
+
+
+class MemoryLogWriter:
+    """The claim on one log in memory."""
+
+    def __init__(self, store: MemoryLogStore, header: SessionHeader, *, stored: StoredPrefix | None) -> None:
+        self._store = store
+        self._header = header
+        self._claimed = stored is not None
+        self.stored = stored
+        self.next_seq = 0 if stored is None else stored.next_seq
+
+    def append(self, batch: EncodedBatch) -> Receipt:
+        """Store a batch."""
+        if batch.first_seq != self.next_seq:
+            raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
+        if not self._claimed:
+            self._store.claim(self._header.id)
+            try:
+                self._store.publish(self._header)
+            except SessionAlreadyStored:
+                self._store.release(self._header.id)
+                raise
+            self._claimed = True
+        self._store.extend(self._header.id, batch)
+        self.next_seq = batch.next_seq
+        digest = hashlib.blake2b(b"".join(event.encoded for event in batch.events), digest_size=16).digest()
+        return Receipt(next_seq=self.next_seq, digest=digest)
+
+    def repair(self) -> Repair | None:
+        """Return None: memory has no torn tails."""
+        return None
+
+    def close(self) -> None:
+        """Give up the claim."""
+        if self._claimed:
+            self._store.release(self._header.id)
+            self._claimed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

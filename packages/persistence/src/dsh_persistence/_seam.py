@@ -1,0 +1,170 @@
+"""What a backend author writes: a store of logs, and a writer for one log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from dsh_session import EncodedBatch, EventLog, SessionHeader
+
+from .errors import PersistenceError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLocation:
+    """Where one session's own artifact lies, or will lie: a hint, neither a credential nor a promise of freshness."""
+
+    kind: str
+    """What the artifact is, for example ``jsonl``."""
+    path: str
+    """Absolute path; it may not exist yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a store declares of itself; nobody guesses."""
+
+    has_artifacts: bool
+    """Whether ``locate`` gives a file of the session's own."""
+    cross_process_claim: bool
+    """Whether the claim on a session holds between processes."""
+    durable: bool = True
+    """Whether what was acknowledged outlives the process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Proof that a batch is durable."""
+
+    next_seq: int
+    """The seq the log goes on with."""
+    digest: bytes
+    """A digest of the stored form of the batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TornTail:
+    """What an unclean end left after the last intact row: it was never acknowledged."""
+
+    offset: int
+    """Byte offset in the stored file where it begins."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPrefix:
+    """A log as it is stored: everything valid, from the asked seq on."""
+
+    header: SessionHeader
+    generation: int
+    """The generation of the file; the events are in the current one's terms."""
+    events: EventLog
+    cut: int
+    """How many leading events were inherited from the parent; 0 for a session of its own."""
+    torn: TornTail | None
+    salvaged: int
+    """How many of ``events`` stand in the torn tail as whole rows; a repair appends them again."""
+    protected: bool
+    """Whether checksums guard the stored bytes."""
+    revision: str
+    """Opaque; equal exactly while the stored log is unchanged, within what the store documents."""
+    source: str
+    """Where it was read from, for people."""
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that follows the last stored event."""
+        return self.events.first_seq + len(self.events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What a repair did."""
+
+    cut: TornTail
+    saved_as: str | None
+    """Where the cut bytes are kept; None when they held nothing but zeros."""
+    salvaged: int
+    """How many events of the torn tail were appended again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSession:
+    """One entry of a listing: a session, or a place that should hold one and is damaged."""
+
+    location: SessionLocation
+    header: SessionHeader | None
+    revision: str | None
+    problem: PersistenceError | None = None
+    """Why this one cannot be read; the others are listed all the same."""
+
+
+class LogWriter(Protocol):
+    """The claim on one session's log, and the only way to make it longer. One thread at a time."""
+
+    @property
+    def stored(self) -> StoredPrefix | None:
+        """The log as found under the claim; None for a new one."""
+
+    @property
+    def next_seq(self) -> int:
+        """The seq the next batch begins with."""
+
+    def append(self, batch: EncodedBatch) -> Receipt:
+        """Write a batch; it is durable, whole, when this returns, and not there when it raises.
+
+        Raises ``SeqConflict``, ``ForeignChange``, ``SessionBusy``, ``SessionAlreadyStored``, ``StoreUnusable``,
+        ``OutcomeUnknown``, or ``OSError`` from the medium; the same batch may be tried again.
+        """
+
+    def repair(self) -> Repair | None:
+        """Save and cut a torn tail and append its whole rows again. Idempotent; None when there was nothing to do."""
+
+    def close(self) -> None:
+        """Give up the claim. Idempotent; never raises."""
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+
+
+class LogStore(Protocol):
+    """A place that keeps logs. Synchronous; any thread may call it."""
+
+    @property
+    def name(self) -> str:
+        """A word for messages, for example ``jsonl``."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this store can do."""
+
+    def locate(self, header: SessionHeader) -> SessionLocation | None:
+        """Return where the session's own artifact is or will be; None when there is none. Pure: touches no disk."""
+
+    def create(self, header: SessionHeader) -> LogWriter:
+        """Return a writer for a new log. Touches nothing: the first append claims, checks and publishes."""
+
+    def open(self, session_id: str) -> LogWriter:
+        """Claim an existing log and read it under the claim.
+
+        Raises ``SessionNotFound``, ``SessionBusy``, ``SessionCorrupt``, ``FormatNotSupported``, ``StoreUnusable``.
+        """
+
+    def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
+        """Return the stored log without a claim and without changing anything, also beside a live writer.
+
+        ``ref`` is a session id or a location. Raises as ``open`` does, ``SessionBusy`` excepted.
+        """
+
+    def list(self) -> Iterator[ListedSession]:
+        """Yield every session with its header and revision; damage is an entry, never an exception."""
+
+    def close(self) -> None:
+        """Release what the store holds. Idempotent."""

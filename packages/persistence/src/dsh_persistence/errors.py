@@ -1,0 +1,139 @@
+"""What can go wrong between a session and its store.
+
+::
+
+    PersistenceError
+    ├── SessionNotFound     no log of that id
+    ├── SessionAlreadyStored  a log of that id exists; resume it instead of creating it
+    ├── SessionBusy         another writer, or a load under way, holds the session
+    ├── SessionCorrupt      acknowledged bytes are damaged; ``path``, ``offset``, ``line``
+    ├── FormatNotSupported  a log of another generation; ``path``, ``version``
+    ├── StoreUnusable       the store's own place cannot be used; ``path``
+    ├── SeqConflict         a batch that does not continue the log; ``expected``, ``found``
+    ├── ForeignChange       the log changed under its writer; ``path``
+    ├── OutcomeUnknown      whether the batch is durable cannot be told; ``resend`` settles it
+    ├── LiveTurnOpen        the session is live and inside a turn
+    ├── WriteFailed         events could not be written; they are kept and tried again
+    └── PersistenceClosed   the service has been closed
+"""
+
+from __future__ import annotations
+
+
+class PersistenceError(Exception):
+    """The root of this package's errors."""
+
+
+class SessionNotFound(PersistenceError):
+    """No log of that id."""
+
+    def __init__(self, session_id: str, where: str) -> None:
+        super().__init__(f"session {session_id!r} was not found in {where}; list the sessions to see what is there")
+        self.session_id = session_id
+
+
+class SessionAlreadyStored(PersistenceError):
+    """A log of that id exists, possibly under another working directory; ids are unique in a store."""
+
+    def __init__(self, session_id: str, where: str) -> None:
+        super().__init__(
+            f"session {session_id!r} already has a log at {where}; resume it, or create one with another id"
+        )
+        self.session_id = session_id
+        self.where = where
+
+
+class SessionBusy(PersistenceError):
+    """Somebody else holds the session for writing."""
+
+    def __init__(self, session_id: str, holder: str) -> None:
+        super().__init__(f"session {session_id!r} is held by {holder}; reading it works, writing waits for the holder")
+        self.session_id = session_id
+        self.holder = holder
+
+
+class SessionCorrupt(PersistenceError):
+    """Stored bytes that break the format where a crash cannot have broken them."""
+
+    def __init__(self, path: str, reason: str, *, offset: int | None = None, line: int | None = None) -> None:
+        place = "" if offset is None else f" at byte {offset}"
+        if line is not None:
+            place += f", line {line}"
+        super().__init__(f"{path}{place}: {reason}; the log is left as it is")
+        self.path = path
+        self.reason = reason
+        self.offset = offset
+        """Byte offset in the stored file of the frame or line that is at fault."""
+        self.line = line
+        """1-based line of the decoded text; the header is line 1."""
+
+
+class FormatNotSupported(PersistenceError):
+    """A log of a generation this build does not read."""
+
+    def __init__(self, path: str, version: int, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.version = version
+
+
+class StoreUnusable(PersistenceError):
+    """The place of a store cannot be used as one."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class SeqConflict(PersistenceError):
+    """A batch whose first seq is not the one the log waits for; nothing was written."""
+
+    def __init__(self, session_id: str, *, expected: int, found: int) -> None:
+        super().__init__(f"session {session_id!r}: the log goes on with seq {expected}, the batch begins with {found}")
+        self.session_id = session_id
+        self.expected = expected
+        self.found = found
+
+
+class ForeignChange(PersistenceError):
+    """The log is no longer what its writer left; nothing was written."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{path}: {what}; nothing was written, open the session again to see what is there")
+        self.path = path
+        self.what = what
+
+
+class OutcomeUnknown(PersistenceError):
+    """A write failed in a way that leaves open whether it became durable."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}; whether the batch is durable is unknown, resend settles it")
+        self.path = path
+
+
+class LiveTurnOpen(PersistenceError):
+    """A live session cannot be loaded inside a turn."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} is live and inside a turn; use it, or wait until the turn has closed")
+        self.session_id = session_id
+
+
+class WriteFailed(PersistenceError):
+    """Events that could not be written; ``__cause__`` is the store's error."""
+
+    def __init__(self, session_id: str, *, queued: int, reason: str) -> None:
+        super().__init__(
+            f"session {session_id!r}: {queued} event(s) are not durable: {reason}; they are kept and retried"
+        )
+        self.session_id = session_id
+        self.queued = queued
+
+
+class PersistenceClosed(PersistenceError):
+    """The service was used after ``close``."""
+
+    def __init__(self) -> None:
+        super().__init__("the persistence service is closed")
