@@ -4,6 +4,25 @@ One invariant: when ``harness`` has been left, nothing it started runs and nothi
 """
 
 from ._compose import Harness, HarnessConfig, harness
-from ._plugins import jsonl_persistence, local_bash
+from ._plugins import (
+    JsonlPersistenceConfig,
+    LocalBashPluginConfig,
+    jsonl_persistence,
+    local_bash,
+    model,
+    sessions,
+    tools,
+)
 
-__all__ = ["Harness", "HarnessConfig", "harness", "jsonl_persistence", "local_bash"]
+__all__ = [
+    "Harness",
+    "HarnessConfig",
+    "JsonlPersistenceConfig",
+    "LocalBashPluginConfig",
+    "harness",
+    "jsonl_persistence",
+    "local_bash",
+    "model",
+    "sessions",
+    "tools",
+]

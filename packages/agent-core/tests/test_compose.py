@@ -1,0 +1,103 @@
+"""One function, one configuration, one harness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dsh_agent import PERSISTENCE, TOOLS, ScriptedModel
+from dsh_agent_core import HarnessConfig, harness
+from dsh_bash import BASH
+from dsh_paths import DshHomeNotDirectory, DshPathsError
+from dsh_persistence import StoreUnusable
+from dsh_session import HeaderInvalid, SessionMeta
+
+SHOW = {"command": 'echo "$DSH_HOME|$DSH_SESSION_JSONL"', "description": "Look"}
+
+
+def config(model: ScriptedModel | None = None, **more) -> HarnessConfig:
+    scripted = model or ScriptedModel.from_replies([{"tools": [{"name": "bash", "arguments": SHOW}]}, {"text": "ok"}])
+    return HarnessConfig(model=scripted, route=scripted.route, **more)
+
+
+async def shown(running) -> str:
+    agent = await running.agents.create(session_id="s", meta=SessionMeta(cwd="/"))
+    await agent.prompt("go")
+    (result,) = [event.data["message"] for event in agent.session.events if event.type == "tool/result"]
+    return result["content"][0]["text"].strip()
+
+
+async def test_everything_is_there_and_goes_again(tmp_path):
+    """A composed harness has every service; after leaving it nothing is left but the log."""
+    async with harness(config(dsh_home=str(tmp_path))) as running:
+        assert ["job_output", "job_list", "job_kill", "bash"] == [
+            tool["name"] for tool in running.context.require(TOOLS).definitions()
+        ]
+        assert running.persistence is running.context.require(PERSISTENCE)
+        assert running.context.get(BASH) is not None
+        path = await shown(running)
+
+    assert f"{tmp_path}|{tmp_path}/sessions/--root--/s/session.v4.jsonl.zstd" == path
+    assert Path(path.split("|")[1]).is_file()
+    assert running.context.get(BASH) is None
+
+
+async def test_the_home_comes_from_the_environment_when_nothing_is_configured(tmp_path, monkeypatch):
+    """Resolved once, when composing: a later change reaches nobody."""
+    monkeypatch.setenv("DSH_HOME", str(tmp_path / "env"))
+    async with harness(config()) as running:
+        monkeypatch.setenv("DSH_HOME", "/elsewhere")
+
+        assert (await shown(running)).startswith(f"{tmp_path}/env|{tmp_path}/env/sessions/")
+
+
+async def test_the_encoding_and_the_root_are_choices(tmp_path):
+    """A raw root elsewhere; the child's path says so."""
+    chosen = config(dsh_home=str(tmp_path), sessions_root=str(tmp_path / "logs"), encoding="raw")
+    async with harness(chosen) as running:
+        assert f"{tmp_path}|{tmp_path}/logs/--root--/s/session.v4.jsonl" == await shown(running)
+
+
+@pytest.mark.parametrize("home", ["", "   "])
+async def test_an_empty_home_is_an_error(home):
+    """§11.4 Q6: an explicit empty home never becomes the working directory."""
+    with pytest.raises(DshPathsError):
+        async with harness(config(dsh_home=home)):
+            pass
+
+
+async def test_a_home_that_is_a_file_is_refused(tmp_path):
+    """Nothing is made, and the error names the file."""
+    (tmp_path / "home").write_text("")
+
+    with pytest.raises(DshHomeNotDirectory, match="home"):
+        async with harness(config(dsh_home=str(tmp_path / "home"))):
+            pass
+    with pytest.raises(StoreUnusable, match="is a file"):
+        async with harness(config(dsh_home=str(tmp_path), sessions_root=str(tmp_path / "home"))):
+            pass
+
+
+async def test_a_root_that_cannot_be_written_loses_nothing(tmp_path):
+    """The turn runs, the failure is reported live, leaving the harness says that events are unwritten."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "--root--").write_text("in the way")
+
+    with pytest.raises(ExceptionGroup) as unwritten:
+        async with harness(config(dsh_home=str(tmp_path))) as running:
+            await shown(running)
+            queued = running.persistence.health("s").queued
+            cause = running.persistence.health("s").last_error
+
+    assert queued > 0
+    assert isinstance(cause, StoreUnusable)
+    assert unwritten.group_contains(Exception, match=f"{queued} event")
+    assert "in the way" == (tmp_path / "sessions" / "--root--").read_text()
+
+
+async def test_a_relative_directory_is_refused(tmp_path):
+    """A session's directory is absolute or absent."""
+    async with harness(config(dsh_home=str(tmp_path))) as running:
+        with pytest.raises(HeaderInvalid, match="relative"):
+            await running.agents.create(meta=SessionMeta(cwd="project"))
