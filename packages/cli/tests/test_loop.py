@@ -25,7 +25,7 @@ def test_the_report_for_people(poisoned, tmp_path):
     done = loop("--home", tmp_path, "--where", "container")
 
     assert 0 == done.exit_code
-    assert done.stdout.startswith("The loop ran on this container.")
+    assert done.stdout.startswith("The loop ran in a container.")
     assert f"DSH_HOME           {tmp_path}" in done.stdout
     assert "not yet: nothing had been flushed" in done.stdout
     assert "DSH_STALE_SENTINEL" in done.stdout
@@ -70,6 +70,7 @@ def test_a_leak_is_reported_and_fails(monkeypatch, tmp_path):
     done = loop("--home", tmp_path)
 
     assert 1 == done.exit_code
+    assert "HARMLESS_NAME is here" in done.stdout
     assert "LEAKED: HARMLESS_NAME" in done.stdout
 
 
@@ -101,7 +102,7 @@ def test_a_script_that_ends_early_fails_the_turn_and_says_why(tmp_path):
     ("arguments", "code", "message"),
     [
         (["--home", "{file}"], 2, "is a file"),
-        (["--home", ""], 2, "empty"),
+        (["--home", ""], 2, "the configured home is blank"),
         (["--script", "{file}"], 2, "is no list of replies"),
         (["--script", "{tmp}/absent"], 2, "cannot be read"),
         (["--home", "{tmp}", "--resume", "nobody"], 3, "session 'nobody' was not found"),

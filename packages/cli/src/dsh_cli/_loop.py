@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,22 +26,17 @@ SYSTEM_PROMPT = "You are the scripted model of a demonstration. You use the shel
 MANAGED = tuple(f"{DSH_ENV_PREFIX}{name}" for name in ("HOME", "SHELL", "SESSION_ID", "SESSION_JSONL"))
 HOME, SHELL, SESSION_ID, SESSION_JSONL = MANAGED
 
-# Prints values of managed names only; of everything else, names.
-PROBE = f"""\
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Values of managed names only; of names that must not be there, whether they are.
+_PROBE = f"""\
 for name in {" ".join(MANAGED)}; do
-  if [ -n "${{!name+set}}" ]; then printf '%s = %s\\n' "$name" "${{!name}}"; else printf '%s is absent\\n' "$name"; fi
+  if [ -n "${{!name+set}}" ]; then echo "$name = ${{!name}}"; else echo "$name is absent"; fi
 done
 if [ -e "${{{SESSION_JSONL}-}}" ]; then echo "the log exists"; else echo "the log does not exist yet"; fi
-printf 'names:'; compgen -e | tr '\\n' ' ' | sed 's/^/ /'
-"""
-
-SCRIPT = (
-    {
-        "text": "I will ask my shell.",
-        "tools": [{"name": "bash", "arguments": {"command": PROBE, "description": "Print who this shell belongs to"}}],
-    },
-    {"text": "That is who I am."},
-)
+for name in %s; do
+  if [ -n "${{!name+set}}" ]; then echo "$name is here"; else echo "$name is absent"; fi
+done"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +56,8 @@ class ChildFacts:
     """What the shell child printed of itself; None for what it did not say."""
 
     managed: Mapping[str, str]
-    names: frozenset[str]
+    present: frozenset[str]
+    """Names it has and should not have."""
     log_existed: bool | None
 
 
@@ -84,9 +81,8 @@ class Report:
     def leaked(self) -> list[str]:
         """Names the child should not have seen, or saw with another value than its own session's."""
         facts = self.facts
-        inherited = facts.names & set(dropped_names()) - set(MANAGED)
         wrong = {name for name, value in facts.managed.items() if value != self.expected[name]}
-        return sorted(inherited | wrong)
+        return sorted(facts.present | wrong)
 
     def json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
@@ -110,7 +106,8 @@ class Report:
         """Print the report for a person."""
         out = console()
         facts = self.facts
-        out.print(f"The loop ran on this {self.where}.\n", style="bold")
+        place = {"machine": "on this machine", "container": "in a container"}.get(self.where, f"on {self.where}")
+        out.print(f"The loop ran {place}.\n", style="bold")
         out.print("What the shell child saw", style="bold")
         for name in MANAGED:
             out.print(f"  {name:<18} {printable(facts.managed.get(name, 'absent'))}")
@@ -130,9 +127,9 @@ class Report:
 
 
 def _parse(text: str) -> ChildFacts:
-    """Read what ``PROBE`` printed; whatever else a script ran says nothing."""
+    """Read what the probe printed; whatever else a script ran says nothing."""
     managed: dict[str, str] = {}
-    names: frozenset[str] = frozenset()
+    present: set[str] = set()
     log_existed: bool | None = None
     for line in text.split("\n"):
         name, equals, value = line.partition(" = ")
@@ -140,9 +137,9 @@ def _parse(text: str) -> ChildFacts:
             managed[name] = value
         elif line in ("the log exists", "the log does not exist yet"):
             log_existed = line == "the log exists"
-        elif line.startswith("names:"):
-            names = frozenset(line.split()[1:])
-    return ChildFacts(managed=managed, names=names, log_existed=log_existed)
+        elif line.endswith(" is here"):
+            present.add(line.removesuffix(" is here"))
+    return ChildFacts(managed=managed, present=frozenset(present), log_existed=log_existed)
 
 
 def run_loop(options: LoopOptions, *, as_json: bool) -> ExitCode:
@@ -152,12 +149,22 @@ def run_loop(options: LoopOptions, *, as_json: bool) -> ExitCode:
         print_json(report.json())
     else:
         report.print()
-    return ExitCode.OK if report.turn.reason["kind"] == "completed" and not report.leaked else ExitCode.FAULT
+    silent = options.script is None and not report.facts.managed
+    fine = report.turn.reason["kind"] == "completed" and not report.leaked and not silent
+    return ExitCode.OK if fine else ExitCode.FAULT
+
+
+def _model() -> ScriptedModel:
+    """Return the model that makes its shell say who it is."""
+    unwanted = [name for name in dropped_names() if name not in MANAGED and _IDENTIFIER.fullmatch(name)]
+    call = {"command": _PROBE % " ".join(unwanted), "description": "Print who this shell belongs to"}
+    asking = {"text": "I will ask my shell.", "tools": [{"name": "bash", "arguments": call}]}
+    return ScriptedModel.from_replies([asking, {"text": "That is who I am."}])
 
 
 async def _run(options: LoopOptions) -> Report:
-    scripted = ScriptedModel.from_file(options.script) if options.script else ScriptedModel.from_replies(SCRIPT)
-    home = options.home or tempfile.mkdtemp(prefix="dshpy-loop-")
+    scripted = _model() if options.script is None else ScriptedModel.from_file(options.script)
+    home = tempfile.mkdtemp(prefix="dshpy-loop-") if options.home is None else options.home
     config = HarnessConfig(
         model=scripted,
         route=scripted.route,
@@ -168,7 +175,7 @@ async def _run(options: LoopOptions) -> Report:
     )
     async with harness(config) as running:
         if options.resume is None:
-            agent = await running.agents.create(meta=SessionMeta(cwd=running.home))
+            agent = await running.agents.create(meta=SessionMeta(cwd=str(Path.cwd())))
         else:
             agent = await running.agents.resume(options.resume)
         location = running.persistence.locate(agent.session.header)

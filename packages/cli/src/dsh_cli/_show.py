@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dsh_persistence import StoredPrefix
-from dsh_session import SessionEvent
+from dsh_session import SessionEvent, decode_json
 
 from ._exit import ExitCode
 from ._roots import open_root, select
@@ -77,8 +77,17 @@ def _lines(type: str, data: Any) -> list[tuple[str, str, str]]:
 
 def _assistant_line(block: dict[str, Any]) -> tuple[str, str, str]:
     if block["type"] == "tool-call":
-        return (block["name"], block["arguments"], "cyan")
+        return (block["name"], _call(block["arguments"]), "cyan")
     return ("thinks" if block["type"] == "reasoning" else "assistant", text_of([block]), "")
+
+
+def _call(arguments: str) -> str:
+    """A command reads better as itself; any other arguments are shown as the model wrote them."""
+    try:
+        command = decode_json(arguments.encode())["command"]
+    except (ValueError, TypeError, KeyError, UnicodeEncodeError):
+        return arguments
+    return command if isinstance(command, str) else arguments
 
 
 def _end(reason: dict[str, Any]) -> str:
