@@ -1,0 +1,99 @@
+"""What a child inherits: the parent's environment without credentials and managed names, then explicit entries."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from .errors import InvalidEnvironment
+
+DSH_ENV_PREFIX = "DSH_"
+"""Where every managed variable's name begins. Nothing under it is ever inherited."""
+
+DshEnvironmentKey: TypeAlias = str
+"""The name of a managed variable; it begins with ``DSH_ENV_PREFIX``."""
+
+DshEnvironment: TypeAlias = Mapping[DshEnvironmentKey, str]
+"""Managed variables of one execution."""
+
+# ASCII, so that case folding meets no letter beyond it (the Kelvin sign folds to k).
+_CREDENTIAL = re.compile("KEY|PASSWORD|SECRET|TOKEN", re.IGNORECASE | re.ASCII)
+
+
+def _is_dropped(name: str) -> bool:
+    return name.upper().startswith(DSH_ENV_PREFIX) or _CREDENTIAL.search(name) is not None
+
+
+def scrubbed_parent_env(parent: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return a fresh copy of ``parent`` without credential-shaped and managed names (BEHAVIOUR §2.1).
+
+    ``None`` means this process's environment, as it is now. A name is dropped when it holds ``KEY``, ``PASSWORD``,
+    ``SECRET`` or ``TOKEN`` anywhere and in any case, or begins with ``DSH_`` in any case. Nothing exempts a name;
+    an explicit entry (``child_env``) is the only way through.
+    """
+    source = os.environ if parent is None else parent
+    return {name: value for name, value in source.items() if not _is_dropped(name)}
+
+
+def dropped_names(parent: Mapping[str, str] | None = None) -> list[str]:
+    """Return, sorted, the names in ``parent`` that no child inherits; never a value. ``None`` as above."""
+    source = os.environ if parent is None else parent
+    return sorted(filter(_is_dropped, source))
+
+
+def child_env(
+    extra: Mapping[str, str | None],
+    *,
+    parent: Mapping[str, str] | None = None,
+    windows: bool = os.name == "nt",
+) -> dict[str, str]:
+    """Return the scrubbed ``parent`` with the explicit entries merged over it (BEHAVIOUR §2.2).
+
+    Explicit names are not filtered: a credential-shaped or ``DSH_`` entry reaches the child. ``None`` as a value
+    removes the inherited name. With ``windows``, where names have no case, an entry first removes every name that
+    equals its own in upper case, then comes in with its own spelling.
+
+    Raises ``InvalidEnvironment`` for an entry that no environment can hold.
+    """
+    env = scrubbed_parent_env(parent)
+    for name, value in extra.items():
+        check_entry(name, value)
+        if windows:
+            folded = name.upper()
+            for twin in [inherited for inherited in env if inherited.upper() == folded]:
+                del env[twin]
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def check_entry(name: object, value: object) -> None:
+    """Raise ``InvalidEnvironment`` unless the system can carry this entry; no message holds a value."""
+    if not isinstance(name, str):
+        raise InvalidEnvironment(name, f"a name must be a string, this is {type(name).__name__}")
+    if not name or "=" in name or "\0" in name:
+        raise InvalidEnvironment(name, "a name must not be empty nor hold '=' or NUL")
+    if not _encodable(name):
+        raise InvalidEnvironment(name, "the name holds a lone surrogate, which no byte string stands for")
+    if value is None:
+        return
+    if not isinstance(value, str):
+        raise InvalidEnvironment(
+            name, f"a value must be a string, or None to remove the name, not {type(value).__name__}"
+        )
+    if "\0" in value:
+        raise InvalidEnvironment(name, "the value holds NUL")
+    if not _encodable(value):
+        raise InvalidEnvironment(name, "the value holds a lone surrogate, which no byte string stands for")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
