@@ -24,7 +24,8 @@ POISON = {
     "DSH_STALE_SENTINEL": "stale",
     "DEEPSEEK_API_KEY": "fake",
 }
-HOLD = [{"text": "I hold.", "tools": [{"name": "bash", "arguments": {"command": "sleep 300"}}]}]
+SLEEP = {"command": "sleep 300", "description": "Outlast the container"}
+HOLD = [{"text": "I hold.", "tools": [{"name": "bash", "arguments": SLEEP}]}]
 GO_ON = [{"text": "The command was cut off; nothing is left to do."}]
 HOLD_TIMEOUT_S = 60
 
@@ -99,7 +100,7 @@ def test_a_poisoned_container_runs_the_loop(client: docker.DockerClient, image: 
     assert facts["session_jsonl"] == where
     assert facts["session_id"] == facts["header_id"] == header["id"] != "outer"
     assert (header["type"], header["version"]) == ("session", 4)
-    assert facts["events"] == len(events)
+    assert facts["events"] == events
     assert [event["seq"] for event in events] == list(range(len(events)))
     assert of_type(events, "turn/end")[-1]["data"]["reason"] == {"kind": "completed"}
     assert not {"stale", "fake", "/nowhere"} & set(json.dumps(events).replace('"', " ").split())

@@ -1,0 +1,166 @@
+"""Every check of the workspace, defined once: `nox` runs all of them, `nox -l` lists them.
+
+Arguments after `--` go to the tool that a session runs. A whole run shares the machine between two sessions at a time;
+chosen sessions print as they go, and `-j 2` shares the machine there too. `-P 3.13` runs them on another Python.
+"""
+
+import atexit
+import os
+import sys
+import time
+from pathlib import Path
+
+import nox
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # the `nox` program does not search its noxfile's folder
+from tools import products, timetable, workspace
+from tools.workspace import GROUPS, PACKAGES, ROOT
+
+nox.needs_version = ">=2026.10"
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+nox.options.report = str(products.BUILD / "nox.json")
+if len(sys.argv) == 1:
+    nox.options.parallel = 2
+
+os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+products.REPORTS.mkdir(parents=True, exist_ok=True)
+if "--parallel-worker" not in sys.argv:
+    atexit.register(timetable.show, products.BUILD / "nox.json", products.REPORTS, time.time())
+
+POISON = {
+    "DSH_SESSION_ID": "outer",
+    "DSH_SESSION_JSONL": "/nowhere",
+    "DSH_STALE_SENTINEL": "stale",
+    "DEEPSEEK_API_KEY": "fake",
+}
+"""What a harness finds when it is started by another one; none of it may reach a child."""
+ALL = [package.distribution for package in PACKAGES.values()]
+SOURCES = [str(package.path / "src") for package in PACKAGES.values()]
+each_package = nox.parametrize("package", list(PACKAGES), ids=list(PACKAGES))
+
+
+@nox.session(allow_parallel=True)
+def lint(session: nox.Session) -> None:
+    """Style, formatting, the direction of imports, and that every import is declared."""
+    products.install(session, GROUPS["lint"])
+    if session.posargs:
+        session.run("ruff", *session.posargs)
+        return
+    session.run("ruff", "check", "-q")
+    session.run("ruff", "format", "-q", "--check")
+    if unlisted := workspace.without_direction():
+        session.error(f"no import contract in pyproject.toml names {', '.join(unlisted)}")
+    session.run("lint-imports", env={"PYTHONPATH": os.pathsep.join(SOURCES)}, silent=True)
+    for package in PACKAGES.values():
+        with session.chdir(package.path):
+            session.run("deptry", "src", "--known-first-party", package.module, silent=True)
+
+
+@nox.session(allow_parallel=True)
+def types(session: nox.Session) -> None:
+    """Strict types, by mypy and by pyright, over the packages and over what builds and proves them."""
+    products.install(session, [*ALL, *(need for group in GROUPS.values() for need in group)])
+    search = os.pathsep.join(SOURCES)
+    session.run("mypy", *(session.posargs or SOURCES), env={"MYPYPATH": search})
+    if not session.posargs:
+        session.run("mypy", "noxfile.py", "tools")
+        with session.chdir("docker"):
+            session.run("mypy", "--config-file=../pyproject.toml", *(path.name for path in Path().glob("*.py")))
+        session.run("basedpyright")
+
+
+@nox.session(allow_parallel=True)
+def requirements(session: nox.Session) -> None:
+    """requirements.txt is what the pyproject files ask for; `-- --update` mends it, `-- --upgrade` renews it."""
+    wanted = products.BUILD / "requirements.in"
+    fresh = products.BUILD / "requirements.txt"
+    committed = workspace.PINS.read_text() if workspace.PINS.exists() else ""
+    wanted.write_text("\n".join(workspace.everything()) + "\n")
+    fresh.write_text(committed)  # the pins that are there are kept where they still fit
+    upgrade = ["--upgrade"] if "--upgrade" in session.posargs else []
+    form = ["--universal", "--python-version=3.11", "--generate-hashes", "--no-header", "--no-annotate", "--no-sources"]
+    session.run("uv", "pip", "compile", "-q", *form, *upgrade, str(wanted), "-o", str(fresh), silent=True)
+    if session.posargs:
+        workspace.PINS.write_text(fresh.read_text())
+    elif fresh.read_text() != committed:
+        session.error("requirements.txt is not what the pyproject files ask for: nox -s requirements -- --update")
+
+
+@nox.session(allow_parallel=True)
+@each_package
+def contract(session: nox.Session, package: str) -> None:
+    """A package's whole tests on this machine, in an environment of only what the package declares."""
+    member = PACKAGES[package]
+    products.install(session, [member.distribution, *workspace.test_group(member)])
+    workers = "0" if session.parallel else "2"  # two sessions at a time use both cores already
+    report = products.REPORTS / timetable.report_name(f"contract({package})")
+    tests = targets(session, f"packages/{package}/tests")
+    session.run("python", "tools/strays.py", "pytest", "-q", "-n", workers, f"--junitxml={report}", *tests)
+
+
+@nox.session(allow_parallel=True)
+@each_package
+def docker_contract(session: nox.Session, package: str) -> None:
+    """A package's whole tests from its wheel, in a hardened container."""
+    need_engine(session)
+    products.install(session, GROUPS["docker"])
+    context = products.context(session, PACKAGES[package])
+    tests = targets(session, f"packages/{package}/tests")
+    session.run("python", "docker/contract.py", package, str(context), *tests)
+
+
+@nox.session(allow_parallel=True)
+def integration(session: nox.Session) -> None:
+    """Whole loops over the built wheels, and every snippet of the documentation."""
+    products.install(session, [*ALL, *GROUPS["test"], *GROUPS["docs"]], from_wheels=True)
+    report = products.REPORTS / timetable.report_name("integration")
+    tests = targets(session, "integration", "--ignore=integration/docker")
+    session.run("python", "tools/strays.py", "pytest", "-q", f"--junitxml={report}", *tests)
+
+
+@nox.session
+def loop(session: nox.Session) -> None:
+    """One whole loop, in a container where an engine answers, else here; `-- --json` prints the facts as JSON."""
+    if engine_version(session):
+        products.install(session, GROUPS["docker"])
+        context = products.context(session, PACKAGES["cli"])
+        session.run("python", "docker/loop.py", str(context), *session.posargs, env=POISON, stderr=sys.stderr)
+    else:
+        products.install(session, [PACKAGES["cli"].distribution], from_wheels=True)
+        where = ["--where", "machine", "--home", str(products.BUILD / "loop")]
+        session.run("dshpy", "loop", *where, *session.posargs, env=POISON, stderr=sys.stderr)
+
+
+@nox.session(allow_parallel=True)
+def docker_loop(session: nox.Session) -> None:
+    """The loop in hardened containers, seen from outside: its log decoded here, a kill inside a turn, the resume."""
+    need_engine(session)
+    products.install(session, [*GROUPS["docker"], *GROUPS["test"]])
+    context = products.context(session, PACKAGES["cli"])
+    report = products.REPORTS / timetable.report_name("docker_loop")
+    env = {"PYTHONPATH": str(ROOT / "docker"), "DSH_LOOP_CONTEXT": str(context), **POISON}
+    tests = ["--confcutdir=integration/docker", *targets(session, "integration/docker")]  # nothing of ours is here
+    session.run("pytest", "-q", f"--junitxml={report}", *tests, env=env)
+
+
+def targets(session: nox.Session, *default: str) -> list[str]:
+    """Return pytest's arguments: the default targets, unless the caller names others, and the caller's own."""
+    named = any(Path(argument.split("::")[0]).exists() for argument in session.posargs)
+    return [*(() if named else default), *session.posargs]
+
+
+def engine_version(session: nox.Session) -> str:
+    """Return the version of the Docker engine that answers, or an empty string."""
+    version = session.run(sys.executable, "docker/engine.py", "ping", external=True, silent=True, success_codes=[0, 1])
+    return "" if "no engine" in str(version) else str(version).strip()
+
+
+def need_engine(session: nox.Session) -> None:
+    """Skip the session where no engine answers; fail it where one is required."""
+    if not engine_version(session):
+        message = "no Docker engine answers; where you may start one: python3 docker/engine.py up"
+        if os.environ.get("DSH_REQUIRE_DOCKER") == "1":
+            session.error(message)
+        session.skip(message)
