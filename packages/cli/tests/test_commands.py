@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
         source = {"kind": "system-prompt"}
         system = {"role": "system", "content": [], "source": source, "id": "m0"}
         session.append("system/message", {**turn, "message": system}, surface_op="append")
-        text = f"say \x1b[31m{session_id}\x07 \ud800"
+        text = f"say \x1b[31m{session_id}\x07 \ud800\u202e"
         user = {"role": "user", "content": [{"type": "text", "text": text}], "source": {"kind": "user"}, "id": "m1"}
         session.append("user/message", user, surface_op="append")
         session.append("step/end", turn)
@@ -80,7 +80,7 @@ def test_show_prints_the_conversation_and_no_control_characters(root):
     done = dshpy("show", "newer", "--root", root)
 
     assert 0 == done.exit_code
-    assert "user │ say \\x1b[31mnewer\\x07 \\xd800" in done.stdout
+    assert "user │ say \\x1b[31mnewer\\x07 \\xd800\\x202e" in done.stdout
     assert "end │ error: no" in done.stdout
     assert not any(ord(character) < 32 and character not in "\n\t" for character in done.stdout)
 

@@ -18,7 +18,7 @@ from dsh_subprocess import DSH_ENV_PREFIX, dropped_names
 
 from ._exit import ExitCode
 from ._show import print_conversation
-from ._text import console, event_json, print_json, printable
+from ._text import console, event_json, print_json, print_labelled
 
 PROMPT = "Tell me who you are: look at your environment."
 SYSTEM_PROMPT = "You are the scripted model of a demonstration. You use the shell you are given."
@@ -110,20 +110,20 @@ class Report:
         out.print(f"The loop ran {place}.\n", style="bold")
         out.print("What the shell child saw", style="bold")
         for name in MANAGED:
-            out.print(f"  {name:<18} {printable(facts.managed.get(name, 'absent'))}")
+            print_labelled(out, f"  {name:<18}", facts.managed.get(name, "absent"))
         existed = {True: "yes", False: "not yet: nothing had been flushed", None: "it did not say"}[facts.log_existed]
-        out.print(f"  {'log there?':<18} {existed}\n")
-        out.print("What was kept from it", style="bold")
-        out.print(f"  {', '.join(dropped_names()) or 'nothing: there was nothing to keep'}")
+        print_labelled(out, f"  {'log there?':<18}", existed)
+        out.print("\nWhat was kept from it", style="bold")
+        print_labelled(out, " ", ", ".join(dropped_names()) or "nothing: there was nothing to keep")
         if self.leaked:
             out.print(f"  LEAKED: {', '.join(self.leaked)}", style="bold red")
         out.print("\nThe conversation", style="bold")
         print_conversation(out, self.stored.events)
         out.print("\nThe log", style="bold")
-        out.print(f"  {self.stored.source}")
+        print_labelled(out, " ", self.stored.source)
         root = Path(self.stored.source).parents[2]
         again = f"dshpy show {self.stored.header.id} --root {root}"
-        out.print(f"  {len(self.stored.events)} events; read it again: {again}")
+        print_labelled(out, " ", f"{len(self.stored.events)} events; read it again: {again}")
 
 
 def _parse(text: str) -> ChildFacts:

@@ -20,8 +20,11 @@ def open_root(root: str | None) -> JsonlLogStore:
 
 
 def select(store: JsonlLogStore, prefix: str) -> ListedSession:
-    """Return the one session whose id is ``prefix`` or begins with it. Raises ``SessionNotFound``, ``Ambiguous``."""
-    found = [entry for entry in store.list() if session_id_of(entry).startswith(prefix)]
+    """Return the one session whose id is ``prefix`` or begins with it, with or without its ``session-``.
+
+    Raises ``SessionNotFound``, ``Ambiguous``.
+    """
+    found = [entry for entry in store.list() if _fits(session_id_of(entry), prefix)]
     exact = [entry for entry in found if session_id_of(entry) == prefix]
     candidates = exact or found
     if not candidates:
@@ -31,6 +34,10 @@ def select(store: JsonlLogStore, prefix: str) -> ListedSession:
         msg = f"{prefix!r} fits {len(candidates)} sessions ({ids} …); type more of the id"
         raise Ambiguous(msg)
     return candidates[0]
+
+
+def _fits(session_id: str, prefix: str) -> bool:
+    return session_id.startswith(prefix) or session_id.removeprefix("session-").startswith(prefix)
 
 
 def session_id_of(entry: ListedSession) -> str:

@@ -10,7 +10,7 @@ from dsh_session import SessionEvent, decode_json
 
 from ._exit import ExitCode
 from ._roots import open_root, select
-from ._text import console, event_json, header_json, local_time, print_json, printable, text_of
+from ._text import console, event_json, header_json, local_time, print_json, print_labelled, printable, text_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,7 @@ def _print_head(out: Console, stored: StoredPrefix) -> None:
     }
     for name, value in facts.items():
         if value is not None:
-            out.print(f"  {name:<10} {printable(value)}")
+            print_labelled(out, f"  {name:<10}", value)
     out.print()
 
 
@@ -52,8 +52,7 @@ def print_conversation(out: Console, events: Iterable[SessionEvent]) -> None:
     """Print what was said and done, in the order of the log."""
     for event in events:
         for label, text, style in _lines(event.type, event.data):
-            out.print(f"{label:>9} │ ", style=style, end="")
-            out.print(f"\n{'':>9} │ ".join(printable(text.rstrip("\n")).split("\n")), style=style)
+            print_labelled(out, f"{label:>9}", text, gutter=" │ ", style=style)
 
 
 def _lines(type: str, data: Any) -> list[tuple[str, str, str]]:

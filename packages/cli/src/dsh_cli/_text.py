@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _UNBOUNDED = 10_000
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# Controls, lone surrogates, and the marks that turn the direction of what follows.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
@@ -37,6 +38,21 @@ def console() -> Console:
 
     piped = not sys.stdout.isatty()
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None)
+
+
+def print_labelled(out: Console, label: str, text: str, *, gutter: str = " ", style: str = "") -> None:
+    """Print ``text`` after ``label``; lines that follow, wrapped ones too, stand below the first."""
+    from rich.text import Text  # noqa: PLC0415  # only rendering needs it
+
+    lines = [Text(line, style=style) for line in printable(text.rstrip("\n")).split("\n")]
+    if out.width != _UNBOUNDED:
+        width = max(20, out.width - len(label) - len(gutter))
+        lines = [part for line in lines for part in line.wrap(out, width, overflow="fold")]
+    for number, line in enumerate(lines):
+        head = f"{label if number == 0 else '':<{len(label)}}{gutter}"
+        row = Text.assemble((head, style), line)
+        row.rstrip()
+        out.print(row)
 
 
 def print_json(value: Any) -> None:
