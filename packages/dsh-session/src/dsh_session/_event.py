@@ -86,10 +86,19 @@ class EventRun(EventLog):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedBatch:
-    """Events with consecutive seqs, ready to be written together; the unit of durability."""
+    """Events with consecutive seqs, ready to be written together; the unit of durability.
+
+    Raises ``ValueError`` for events whose seqs are not those from ``first_seq`` on.
+    """
 
     first_seq: int
     events: tuple[SessionEvent, ...]
+
+    def __post_init__(self) -> None:
+        for due, event in enumerate(self.events, self.first_seq):
+            if event.seq != due:
+                msg = f"event {event.type!r} has seq {event.seq} where the batch needs {due}"
+                raise ValueError(msg)
 
     @property
     def next_seq(self) -> int:

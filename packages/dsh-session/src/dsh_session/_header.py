@@ -72,6 +72,9 @@ class SessionHeader:
     """How many leading events were inherited; None where it is not known or nothing was."""
 
     def __post_init__(self) -> None:
+        texts = {"id": self.id, "cwd": self.cwd, "parentSession": self.parent_session, "agentPreset": self.agent_preset}
+        for name, value in texts.items():
+            _require_text(name, value)
         if not self.id:
             raise HeaderInvalid("id", "is empty")
         _require_count("createdAt", self.created_at)
@@ -92,6 +95,11 @@ class SessionHeader:
 def is_absolute(path: str) -> bool:
     """Tell whether ``path`` is absolute on any platform whose harness may have written it."""
     return PurePosixPath(path).is_absolute() or PureWindowsPath(path).is_absolute()
+
+
+def _require_text(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise HeaderInvalid(name, f"is {value!r}, not a string")
 
 
 def _require_count(name: str, value: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from . import generations
 from ._header import SessionHeader
@@ -41,10 +41,11 @@ def decode_header(line: bytes) -> SessionHeader:
     that is no header of the current one.
     """
     try:
-        fields = decode_json(line)
+        decoded = decode_json(line)
     except ValueError as error:
         raise HeaderInvalid("line", f"is not JSON: {error}") from None
-    if not isinstance(fields, dict) or fields.get("type") != "session":
+    fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+    if fields.get("type") != "session":
         raise HeaderInvalid("line", 'is not an object with "type":"session"')
     version = fields.get("version")
     if isinstance(version, bool) or not isinstance(version, int):
@@ -54,7 +55,7 @@ def decode_header(line: bytes) -> SessionHeader:
     if unknown := sorted(fields.keys() - _KEYS):
         raise HeaderInvalid(unknown[0], "is no header field of this generation")
     for key in ("id", *_STRINGS):
-        if key in fields and not isinstance(fields[key], str):
+        if key in fields and not isinstance(fields[key], str):  # null too: what is absent is left out
             raise HeaderInvalid(key, f"is {fields[key]!r}, not a string")
     for key in ("id", "createdAt", "isSeeded", "delegationDepth"):
         if key not in fields:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -39,9 +39,8 @@ def encode_data(type: str, value: object) -> bytes:
         _refuse(type, value)
     if not survived:
         _refuse(type, value)
-    if _SUSPICIOUS.search(encoded):
-        for path, reason in _problems(value):
-            raise DataNotLossless(type, path, reason)
+    if _SUSPICIOUS.search(encoded) and (problem := _first_problem(value)):
+        raise DataNotLossless(type, *problem)
     return encoded
 
 
@@ -72,15 +71,22 @@ def _encode_surrogates(type: str, value: object) -> tuple[bytes, bool]:
     except (TypeError, ValueError, RecursionError):
         _refuse(type, value)
     encoded = _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
-    return encoded, json.loads(encoded) == value
+    try:
+        return encoded, json.loads(encoded) == value
+    except RecursionError:
+        _refuse(type, value)
 
 
 def _refuse(type: str, value: object) -> NoReturn:
-    try:
-        path, reason = next(_problems(value), ("$", "does not survive encoding and decoding"))
-    except RecursionError:
-        path, reason = "$", "is nested too deeply"
+    path, reason = _first_problem(value) or ("$", "does not survive encoding and decoding")
     raise DataNotLossless(type, path, reason) from None
+
+
+def _first_problem(value: object) -> tuple[str, str] | None:
+    try:
+        return next(_problems(value), None)
+    except RecursionError:
+        return "$", "is nested too deeply"
 
 
 def _problems(value: object, path: str = "$", above: tuple[int, ...] = ()) -> Iterator[tuple[str, str]]:
@@ -97,18 +103,27 @@ def _problems(value: object, path: str = "$", above: tuple[int, ...] = ()) -> It
         case float():
             yield from _float_problems(value, path)
         case dict() | list():
-            if id(value) in above:
+            members = cast("dict[object, object] | list[object]", value)
+            if id(members) in above:
                 yield path, "refers back to itself"
                 return
-            above = (*above, id(value))
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-                if isinstance(value, dict) and not isinstance(key, str):
-                    yield path, f"has the key {key!r}, which is no string"
-                    continue
-                yield from _problems(item, f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]", above)
+            for place, item in _members(members, path):
+                if place is None:
+                    yield path, f"has the key {item!r}, which is no string"
+                else:
+                    yield from _problems(item, place, (*above, id(members)))
         case _:
             kind = value.__class__.__name__
             yield path, f"is a {kind}, which JSON does not know; convert it to a list, dict, string or number"
+
+
+def _members(value: dict[object, object] | list[object], path: str) -> Iterator[tuple[str | None, object]]:
+    """Yield (JSON path, member); for a key that is no string (None, key)."""
+    if isinstance(value, list):
+        yield from ((f"{path}[{index}]", item) for index, item in enumerate(value))
+        return
+    for key, item in value.items():
+        yield (f"{path}.{key}", item) if isinstance(key, str) else (None, key)
 
 
 def _float_problems(value: float, path: str) -> Iterator[tuple[str, str]]:

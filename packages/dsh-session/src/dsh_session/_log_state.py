@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from . import generations
 from ._event import Replace, SessionEvent
@@ -76,7 +76,7 @@ class LogState:
             if not isinstance(data, Mapping):
                 raise EventRefused(event.type, "its data is no object", seq=event.seq)
             try:
-                rule(self, event, data)
+                rule(self, event, cast("Mapping[str, Any]", data))
             except (AttributeError, KeyError, TypeError) as error:
                 raise EventRefused(event.type, f"its data lacks or distorts {error}", seq=event.seq) from None
         self.next_seq += 1
@@ -205,7 +205,8 @@ class LogState:
         call = self.calls.get(call_id)
         if call is None:
             raise EventRefused(event.type, f"no call {call_id!r} waits for a result", seq=event.seq)
-        if call.started_seq is None and (data.get("error") or {}).get("code") != "TOOL_NOT_STARTED":
+        error: Mapping[str, Any] = data.get("error") or {}
+        if call.started_seq is None and error.get("code") != "TOOL_NOT_STARTED":
             raise EventRefused(event.type, f"call {call_id!r} has not started", seq=event.seq)
         self.surface.take(event)
         del self.calls[call_id]
@@ -246,6 +247,8 @@ def _expect(event: SessionEvent, name: str, found: object, expected: int) -> Non
 def _check_envelope(event: SessionEvent) -> None:
     """FORMAT §1.1: who may carry a surface operation, sources and the ignorable mark."""
     known = event.type in generations.KNOWN_TYPES
+    if not known and not _is_text(event.type):
+        raise EventRefused(event.type, "the type holds half a surrogate pair, which no log can", seq=event.seq)
     if not known and not event.ignorable:
         raise EventRefused(event.type, "the type is unknown; own types are named plugin:<ns>/<name>", seq=event.seq)
     if event.type in generations.SURFACE_TYPES:
@@ -255,6 +258,14 @@ def _check_envelope(event: SessionEvent) -> None:
         raise EventRefused(event.type, "a surface operation is only for messages and tool results", seq=event.seq)
     if event.source_event_seqs is not None and known:
         _check_sources(event, event.source_event_seqs)
+
+
+def _is_text(type: str) -> bool:
+    try:
+        type.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_sources(event: SessionEvent, sources: tuple[int, ...]) -> None:

@@ -58,6 +58,8 @@ class Finish(_Chunk, frozen=True, kw_only=True, tag="finish"):
     """The end: ``reason.kind`` is stop, tool-calls, max-tokens, aborted or error (with a ``failure``)."""
 
     reason: dict[str, Any]
+    replay_state: Any = None
+    """What the provider wants to see again with this message; opaque."""
 
 
 StreamChunk: TypeAlias = BlockStart | TextDelta | ReasoningDelta | ToolCallDelta | BlockEnd | Usage | Finish

@@ -4,9 +4,36 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
+from dsh_persistence import StoreUnusable
+
 _READ_BYTES = 1 << 20
+# Errors that say what a place is, rather than what went wrong there once.
+_LASTING = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+
+
+@contextmanager
+def usable(place: Path) -> Generator[None]:
+    """Turn errors that will not pass by themselves into ``StoreUnusable``; ``place`` is named where they name none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _LASTING:
+            raise
+        raise StoreUnusable(str(error.filename or place), f"cannot be used: {error.strerror}") from error
+
+
+def open_regular(path: Path) -> int:
+    """Open a file for reading. Follows no link, and is not held up by a pipe that stands in its place."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return fd
 
 
 def sync_folder(folder: Path) -> None:
@@ -46,9 +73,8 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
         offset += written
 
 
-def read_all(fd: int) -> bytes:
-    """Return the file's bytes up to the size it has now; what a live writer adds meanwhile is left out."""
-    size = os.fstat(fd).st_size
+def read_all(fd: int, size: int) -> bytes:
+    """Return the file's first ``size`` bytes, or as many as it has; what a live writer adds meanwhile is left out."""
     parts: list[bytes] = []
     offset = 0
     while offset < size:
@@ -60,11 +86,12 @@ def read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def write_new(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes) -> os.stat_result:
     """Create ``path``, private, and make its content durable; its name is not synced. Never follows or replaces."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         write_all(fd, data, 0)
         os.fsync(fd)
+        return os.fstat(fd)
     finally:
         os.close(fd)

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dsh_persistence import StoreUnusable
 from dsh_session import SessionHeader, generations
+
+from ._disk import usable
 
 Encoding = Literal["zstd", "raw"]
 """``zstd`` frames in ``.jsonl.zstd``, or ``raw`` lines in ``.jsonl``."""
@@ -21,6 +24,8 @@ _SEPARATORS = {"/", "\\", ":"}
 # No leading zero and a lower-case v; anything else in a session's folder is no log.
 _LOG_NAME = re.compile(r"session(?:\.v([1-9][0-9]*))?\.jsonl(\.zstd)?")
 _SLUG_UNITS = 251
+NAME_BYTES = 255
+"""The longest name that file systems take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,31 +75,56 @@ def log_path(root: Path, header: SessionHeader, encoding: Encoding) -> Path:
 
 def session_folders(root: Path) -> Iterator[Path]:
     """Yield every folder below ``root`` that may be a session's, in name order; none for an absent root."""
-    for project in _subfolders(root):
-        yield from _subfolders(project)
+    for project in subfolders(root):
+        yield from subfolders(project)
 
 
 def folders_of(root: Path, session_id: str) -> list[Path]:
-    """Return the folders of one id, one for each project that has it; more than one is damage."""
+    """Return the folders of one id, one for each project that has it; more than one is damage.
+
+    Raises ``StoreUnusable`` when there is none, but a project that cannot be searched.
+    """
     segment = session_segment(session_id)
-    return [project / segment for project in _subfolders(root) if (project / segment).is_dir()]
+    found: list[Path] = []
+    problem: StoreUnusable | None = None
+    for project in subfolders(root) if len(segment) <= NAME_BYTES else ():
+        try:
+            with usable(project):
+                if _is_folder(project / segment):
+                    found.append(project / segment)
+        except StoreUnusable as error:
+            problem = error
+    if problem is not None and not found:
+        raise problem
+    return found
 
 
 def logs_in(folder: Path) -> list[LogFile]:
     """Return the logs of a session's folder, highest generation first; lock files and others are passed over."""
     found = [
         LogFile(path=path, generation=int(match[1] or 0), encoding="zstd" if match[2] else "raw")
-        for path in folder.iterdir()
+        for path in _children(folder)
         if (match := _LOG_NAME.fullmatch(path.name))
     ]
     return sorted(found, key=lambda log: (-log.generation, log.encoding))
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def subfolders(folder: Path) -> list[Path]:
+    """Return the folders in ``folder``, in name order; none where it is absent. Raises ``StoreUnusable``."""
+    with usable(folder):
+        return sorted(path for path in _children(folder) if _is_folder(path))
+
+
+def _children(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+        with usable(folder):
+            return list(folder.iterdir())
     except FileNotFoundError:
         return []
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _units(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dsh_session import Replace, SessionEvent, SurfaceOp
+from dsh_session import Replace, SessionEvent, SurfaceOp, decode_json
 
 
 class RowInvalid(ValueError):
@@ -41,6 +41,9 @@ _encode = msgspec.json.Encoder().encode
 _CLOSER = re.compile(rb'"message":\{"id":"(?:interrupted|forked)-tool-result-')
 _CLOSER_WINDOW_BYTES = 256
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[\]{},:]')
+
 
 def encode_row(event: SessionEvent) -> bytes:
     """Return the event's line, newline included, with its data as the bytes it was born as."""
@@ -56,7 +59,7 @@ def encode_row(event: SessionEvent) -> bytes:
 def decode_row(line: bytes) -> SessionEvent:
     """Return the event of one line. Raises ``RowInvalid``, saying what is wrong with it."""
     try:
-        row = _decode(line)
+        row = _decode_row(line)
         sources = UNSET if row.source_event_seqs is UNSET else _expand(row.source_event_seqs, row.seq)
     except (msgspec.DecodeError, ValueError) as error:
         raise RowInvalid(str(error)) from None
@@ -77,6 +80,46 @@ def decode_row(line: bytes) -> SessionEvent:
         surface_op=op,
         ignorable=row.ignorable is True,
     )
+
+
+def _decode_row(line: bytes) -> _Row:
+    """Decode a row, also one whose data msgspec cannot pass over.
+
+    That is data with a lone surrogate escape, which JavaScript writes, or data nested deeper than the stack.
+    """
+    try:
+        return _decode(line)
+    except RecursionError:
+        proven = True  # nobody here can decode it, so it is taken on trust and stays opaque
+    except msgspec.DecodeError:
+        if not _SURROGATE.search(line):
+            raise
+        proven = False
+    start, end = _data_span(line)
+    data = line[start:end].strip()
+    if not proven:
+        decode_json(data)
+    row = _decode(line[:start] + b"null" + line[end:])
+    row.data = msgspec.Raw(data)
+    return row
+
+
+def _data_span(line: bytes) -> tuple[int, int]:
+    """Return where the value of the row's ``data`` begins and ends, found by its brackets and strings alone."""
+    depth, start, key = 0, -1, b""
+    for found in _TOKEN.finditer(line):
+        token = found[0]
+        if token in (b"{", b"["):
+            depth += 1
+        elif token in (b"}", b"]"):
+            depth -= 1
+        if start >= 0 and (depth, token) in ((1, b","), (0, b"}")):
+            return start, found.start()
+        if depth == 1 and token == b":" and key == b'"data"' and start < 0:
+            start = found.end()
+        key = token
+    msg = "the row has no data"
+    raise ValueError(msg)
 
 
 def _encode_surface(op: SurfaceOp) -> bytes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from dsh_persistence import (
     Capabilities,
@@ -21,15 +23,26 @@ from dsh_persistence import (
 )
 from dsh_session import EventRun, SessionEvent, SessionHeader, generations
 
-from ._disk import read_all
+from ._disk import open_regular, read_all, usable
 from ._frames import walk_frames
-from ._layout import Encoding, LogFile, folders_of, log_path, logs_in, session_folders
+from ._layout import (
+    NAME_BYTES,
+    Encoding,
+    LogFile,
+    folders_of,
+    log_path,
+    logs_in,
+    session_folders,
+    session_segment,
+    subfolders,
+)
 from ._lease import Lease
 from ._scan import Scan, header_of_frame, parse_header, scan_log
-from ._writer import JsonlLogWriter
+from ._writer import Found, JsonlLogWriter
 
 _HEADER_BYTES = 64 << 10
 """More than any header line or frame takes."""
+_BASELINES = {"sandbox/mode": "mode", "approval/policy": "policy"}
 
 
 class JsonlLogStore:
@@ -64,11 +77,12 @@ class JsonlLogStore:
     def open(self, session_id: str) -> JsonlLogWriter:
         """Claim an existing log and read it under the claim."""
         log = self._find(session_id)
-        lease = Lease(log.path.parent, session_id)
+        with usable(log.path.parent):
+            lease = Lease(log.path.parent, session_id)
         try:
-            scan, revision = self._scan(log)
-            stored = self._prefix(log, scan, revision, from_seq=0)
-            return JsonlLogWriter(self, scan.header, log.path, log.encoding, lease=lease, stored=stored, end=scan.end)
+            scan, status, revision = self._scan(log)
+            found = Found(self._prefix(log, scan, revision, from_seq=0), scan.end, status, lease)
+            return JsonlLogWriter(self, scan.header, log.path, log.encoding, found=found)
         except BaseException:
             lease.close()
             raise
@@ -76,15 +90,25 @@ class JsonlLogStore:
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
         """Return the stored log; ``ref`` is a session id or the location of its log."""
         log = self._find(ref) if isinstance(ref, str) else self._select(Path(ref.path).parent)
-        scan, revision = self._scan(log)
+        scan, _, revision = self._scan(log)
         return self._prefix(log, scan, revision, from_seq=from_seq)
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session by its header alone; one that cannot be read is an entry with its problem."""
-        for folder in session_folders(self.root):
-            logs = logs_in(folder)
-            if logs:
-                yield self._listed(logs)
+        for project in subfolders(self.root):
+            try:
+                folders = subfolders(project)
+            except StoreUnusable as problem:
+                yield _damaged(project, problem)
+                continue
+            for folder in folders:
+                try:
+                    logs = logs_in(folder)
+                except StoreUnusable as problem:
+                    yield _damaged(folder, problem)
+                    continue
+                if logs:
+                    yield self._listed(logs)
 
     def close(self) -> None:
         """Do nothing: no descriptor outlives a call."""
@@ -94,6 +118,12 @@ class JsonlLogStore:
 
         Raises ``SessionAlreadyStored`` or ``StoreUnusable``.
         """
+        needed = len(session_segment(header.id))
+        if needed > NAME_BYTES:
+            raise StoreUnusable(
+                str(self.root),
+                f"cannot hold session {header.id!r}: its folder name takes {needed} bytes of {NAME_BYTES}",
+            )
         for folder in folders_of(self.root, header.id):
             if logs := logs_in(folder):
                 raise SessionAlreadyStored(header.id, str(logs[0].path))
@@ -110,12 +140,16 @@ class JsonlLogStore:
         self._has_one_encoding = True
 
     def _found_encoding(self) -> Encoding | None:
-        for folder in session_folders(self.root):
-            for log in logs_in(folder):
-                return log.encoding
+        for project in subfolders(self.root):
+            with contextlib.suppress(StoreUnusable):  # which concerns whoever lists it, or writes
+                for folder in subfolders(project):
+                    for log in logs_in(folder):
+                        return log.encoding
         return None
 
     def _find(self, session_id: str) -> LogFile:
+        if not session_id:
+            raise SessionNotFound(session_id, str(self.root))
         folders = [folder for folder in folders_of(self.root, session_id) if logs_in(folder)]
         if not folders:
             raise SessionNotFound(session_id, str(self.root))
@@ -134,22 +168,21 @@ class JsonlLogStore:
             raise SessionCorrupt(str(folder), f"the session has logs of both encodings ({names}); remove one kind")
         return logs[0]
 
-    def _scan(self, log: LogFile) -> tuple[Scan, str]:
+    def _scan(self, log: LogFile) -> tuple[Scan, os.stat_result, str]:
         self._require_current(log)
         try:
-            fd = os.open(log.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = open_regular(log.path)
+            try:
+                # Asked first: beside a live writer the revision must not claim more than was read.
+                status = os.fstat(fd)
+                data = read_all(fd, status.st_size)
+            finally:
+                os.close(fd)
         except OSError as error:
             raise _unreadable(log, error) from error
-        try:
-            data = read_all(fd)
-            revision = _revision(os.fstat(fd), data)
-        except OSError as error:
-            raise _unreadable(log, error) from error
-        finally:
-            os.close(fd)
         scan = scan_log(log, data)
         self._require_identity(log, scan.header)
-        return scan, revision
+        return scan, status, _revision(status, data)
 
     @staticmethod
     def _require_current(log: LogFile) -> None:
@@ -195,13 +228,18 @@ class JsonlLogStore:
             header, revision = _read_header(log)
             self._require_identity(log, header)
         except PersistenceError as problem:
-            return ListedSession(location=location, header=None, revision=None, problem=problem)
+            return _damaged(logs[0].path, problem)
         return ListedSession(location=location, header=header, revision=revision)
+
+
+def _damaged(path: Path, problem: PersistenceError) -> ListedSession:
+    location = SessionLocation(kind="jsonl", path=str(path))
+    return ListedSession(location=location, header=None, revision=None, problem=problem)
 
 
 def _read_header(log: LogFile) -> tuple[SessionHeader, str]:
     try:
-        fd = os.open(log.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_regular(log.path)
         try:
             head = os.pread(fd, _HEADER_BYTES, 0)
             status = os.fstat(fd)
@@ -236,12 +274,13 @@ def _complete(log: LogFile, header: SessionHeader, events: Iterable[SessionEvent
     marker: int | None = None
     baselines: dict[str, str] = {}
     for event in events:
-        if event.type == "session/end-seed" and event.data.get("inherited") is True:
-            marker, baselines = event.seq, {}
-        elif event.type in ("sandbox/mode", "approval/policy"):
-            data = event.data
-            if data.get("source") == "delegation":
-                baselines.setdefault(event.type, data["mode" if event.type == "sandbox/mode" else "policy"])
+        if event.type == "session/end-seed":
+            if _fields(event).get("inherited") is True:
+                marker, baselines = event.seq, {}
+        elif value_key := _BASELINES.get(event.type):
+            fields = _fields(event)
+            if fields.get("source") == "delegation" and isinstance(fields.get(value_key), str):
+                baselines.setdefault(event.type, fields[value_key])
     if header.is_seeded != (marker is not None):
         state = "has no end of its inherited part" if header.is_seeded else "inherits nothing, yet marks an end of it"
         raise SessionCorrupt(str(log.path), f"the session {state}")
@@ -252,6 +291,15 @@ def _complete(log: LogFile, header: SessionHeader, events: Iterable[SessionEvent
         approval_policy=baselines.get("approval/policy"),
     )
     return complete, marker or 0
+
+
+def _fields(event: SessionEvent) -> Mapping[str, Any]:
+    """Return the event's data; empty for data that is no object, which is a matter of what the log means."""
+    try:
+        data = event.data
+    except ValueError:
+        return {}
+    return cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}
 
 
 def _unreadable(log: LogFile, error: OSError) -> SessionCorrupt:

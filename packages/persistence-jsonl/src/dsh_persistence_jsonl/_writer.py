@@ -7,12 +7,13 @@ the log is cut back to what was acknowledged through a new one, and the batch is
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dsh_persistence import (
     ForeignChange,
@@ -21,11 +22,10 @@ from dsh_persistence import (
     SeqConflict,
     SessionAlreadyStored,
     StoredPrefix,
-    StoreUnusable,
 )
 from dsh_session import EncodedBatch, SessionHeader, encode_header
 
-from ._disk import make_folders, sync_folder, write_all, write_new
+from ._disk import make_folders, sync_folder, usable, write_all, write_new
 from ._frames import compress_frame
 from ._layout import Encoding, logs_in
 from ._lease import Lease
@@ -35,47 +35,57 @@ if TYPE_CHECKING:
     from ._store import JsonlLogStore
 
 
+class Found(NamedTuple):
+    """An existing log as it was found under the claim."""
+
+    stored: StoredPrefix
+    end: int
+    """Where its intact part ends."""
+    status: os.stat_result
+    lease: Lease
+
+
 class JsonlLogWriter:
     """The claim on one session's log."""
 
     def __init__(
-        self,
-        store: JsonlLogStore,
-        header: SessionHeader,
-        path: Path,
-        encoding: Encoding,
-        *,
-        lease: Lease | None = None,
-        stored: StoredPrefix | None = None,
-        end: int = 0,
+        self, store: JsonlLogStore, header: SessionHeader, path: Path, encoding: Encoding, *, found: Found | None = None
     ) -> None:
-        """With a ``lease`` it writes an existing log, found as ``stored``, whose intact part ends at ``end``."""
-        self.stored = stored
+        """With ``found`` it goes on with an existing log."""
+        stored = self.stored = None if found is None else found.stored
         self.next_seq = 0 if stored is None else stored.next_seq - stored.salvaged
         self._store = store
         self._header = header
         self._path = path
         self._encoding: Encoding = encoding
-        self._lease = lease
-        self._end = end
+        self._lease = None if found is None else found.lease
+        self._end = 0 if found is None else found.end
+        self._surplus = 0 if found is None else found.status.st_size - found.end
+        """How many bytes may lie beyond the end: a torn tail, or what a failed write of ours left."""
+        self._status = None if found is None else found.status
         self._fd: int | None = None
-        self._published = stored is not None
         self._checked_new = False
         self._linked = False
+        self._saved_as: str | None = None
+        self._cut = False
         self._unrepaired = stored is not None and stored.torn is not None
         self._closed = False
 
     def append(self, batch: EncodedBatch) -> Receipt:
         """Write a batch; durable when it returns. See ``LogWriter.append`` for the errors."""
-        if self._unrepaired:
-            self.repair()
+        self.repair()
+        return self._append(batch)
+
+    def _append(self, batch: EncodedBatch) -> Receipt:
+        self._require_open()
         if batch.first_seq != self.next_seq:
             raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
-        encoded = self._frame(b"".join(map(encode_row, batch.events)))
-        if self._published:
-            self._extend(encoded)
-        else:
-            self._publish(encoded)
+        encoded = self._frame(b"".join(map(encode_row, batch.events))) if batch.events else b""
+        with usable(self._path.parent):
+            if encoded and self._status is None:
+                self._publish(encoded)
+            elif encoded:
+                self._extend(encoded)
         self.next_seq = batch.next_seq
         return Receipt(next_seq=self.next_seq, digest=hashlib.blake2b(encoded, digest_size=16).digest())
 
@@ -83,14 +93,17 @@ class JsonlLogWriter:
         """Save and cut the torn tail, then append again what was salvaged from it. Idempotent."""
         if self.stored is None or self.stored.torn is None or not self._unrepaired:
             return None
+        self._require_open()
         torn, salvaged = self.stored.torn, self.stored.salvaged
-        saved_as = self._save_tail(torn.offset)
-        self._heal()
+        if not self._cut:
+            with usable(self._path.parent):
+                self._saved_as = self._save_tail(torn.offset) or self._saved_as
+                self._trusted_descriptor()
+            self._cut = True
+        events = tuple(self.stored.events[len(self.stored.events) - salvaged :]) if salvaged else ()
+        self._append(EncodedBatch(first_seq=self.next_seq, events=events))
         self._unrepaired = False
-        if salvaged:
-            events = tuple(self.stored.events[len(self.stored.events) - salvaged :])
-            self.append(EncodedBatch(first_seq=self.next_seq, events=events))
-        return Repair(cut=torn, saved_as=saved_as, salvaged=salvaged)
+        return Repair(cut=torn, saved_as=self._saved_as, salvaged=salvaged)
 
     def close(self) -> None:
         """Give up the claim."""
@@ -108,6 +121,11 @@ class JsonlLogWriter:
     ) -> None:
         self.close()
 
+    def _require_open(self) -> None:
+        if self._closed:
+            msg = f"the writer of session {self._header.id!r} is closed"
+            raise ValueError(msg)
+
     def _frame(self, plain: bytes) -> bytes:
         return compress_frame(plain) if self._encoding == "zstd" else plain
 
@@ -118,17 +136,19 @@ class JsonlLogWriter:
         content = self._frame(encode_header(self._header)) + encoded
         staged = self._path.with_name(f"{self._path.name}.{secrets.token_hex(6)}.tmp")
         try:
-            write_new(staged, content)
+            status = write_new(staged, content)
             os.link(staged, self._path)  # fails where the name exists: two creators cannot replace each other
             self._linked = True
             staged.unlink()
             sync_folder(self._path.parent)
-        except OSError:
+        except OSError as error:
             staged.unlink(missing_ok=True)
             self._retract()
+            if isinstance(error, FileExistsError):  # somebody without the lease was faster
+                raise SessionAlreadyStored(self._header.id, str(self._path)) from None
             raise
         self._end = len(content)
-        self._published = True
+        self._status = status
 
     def _retract(self) -> None:
         """Take back a name that a failed publication left: under the lease, and never acknowledged, it is ours."""
@@ -141,12 +161,9 @@ class JsonlLogWriter:
             return
         self._store.check_new(self._header, self._encoding)
         folder = self._path.parent
-        try:
-            make_folders(folder, root=self._store.root)
-            if self._lease is None:
-                self._lease = Lease(folder, self._header.id)
-        except (PermissionError, NotADirectoryError) as error:
-            raise StoreUnusable(error.filename or str(folder), f"cannot be written: {error.strerror}") from error
+        make_folders(folder, root=self._store.root)
+        if self._lease is None:
+            self._lease = Lease(folder, self._header.id)
         if existing := logs_in(folder):
             self._lease.close()
             self._lease = None
@@ -161,6 +178,7 @@ class JsonlLogWriter:
             os.fdatasync(fd)
         except OSError:
             self._forget_descriptor()
+            self._surplus = len(encoded)
             raise
         self._end += len(encoded)
 
@@ -172,11 +190,15 @@ class JsonlLogWriter:
 
     def _heal(self) -> int:
         """Open the log anew, cut it back to what was acknowledged, and make that durable."""
-        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            size = os.fstat(fd).st_size
-            if size < self._end:
-                raise ForeignChange(str(self._path), f"it was cut to {size} bytes, {self._end} are acknowledged")
+            fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP):
+                raise
+            what = "it was removed" if error.errno == errno.ENOENT else "a link has taken its place"
+            raise ForeignChange(str(self._path), what) from None
+        try:
+            self._require_unchanged(fd, surplus=self._surplus)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             os.ftruncate(fd, self._end)
@@ -185,19 +207,20 @@ class JsonlLogWriter:
         except BaseException:
             os.close(fd)
             raise
-        self._fd = fd
+        self._fd, self._surplus = fd, 0
         return fd
 
-    def _require_unchanged(self, fd: int) -> None:
+    def _require_unchanged(self, fd: int, *, surplus: int = 0) -> None:
+        """Check that ``fd``, and what has the log's name, are the file that this writer knows."""
         held = os.fstat(fd)
-        if held.st_size != self._end:
-            raise ForeignChange(str(self._path), f"it has {held.st_size} bytes where this writer left {self._end}")
         try:
             named = self._path.lstat()
         except FileNotFoundError:
             raise ForeignChange(str(self._path), "it was removed") from None
-        if (held.st_dev, held.st_ino) != (named.st_dev, named.st_ino):
+        if self._status is None or not (os.path.samestat(held, self._status) and os.path.samestat(named, held)):
             raise ForeignChange(str(self._path), "another file has taken its place")
+        if not self._end <= held.st_size <= self._end + surplus:
+            raise ForeignChange(str(self._path), f"it has {held.st_size} bytes where this writer left {self._end}")
 
     def _forget_descriptor(self) -> None:
         # Linux frees the number even when close reports an error, so it is forgotten first and closed once.
@@ -213,7 +236,8 @@ class JsonlLogWriter:
             return None
         digest = hashlib.sha256(tail).hexdigest()[:12]
         saved = self._path.with_name(f"{self._path.name}.torn-{offset}-{digest}")
-        if not saved.exists():
+        if not saved.exists() or saved.read_bytes() != tail:  # an earlier run may have died while saving
+            saved.unlink(missing_ok=True)
             write_new(saved, tail)
             sync_folder(saved.parent)
         return str(saved)

@@ -115,22 +115,20 @@ class MemoryLogWriter:
         self._store = store
         self._header = header
         self._claimed = stored is not None
+        self._closed = False
         self.stored = stored
         self.next_seq = 0 if stored is None else stored.next_seq
 
     def append(self, batch: EncodedBatch) -> Receipt:
         """Store a batch."""
+        if self._closed:
+            msg = f"the writer of session {self._header.id!r} is closed"
+            raise ValueError(msg)
         if batch.first_seq != self.next_seq:
             raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
-        if not self._claimed:
-            self._store.claim(self._header.id)
-            try:
-                self._store.publish(self._header)
-            except SessionAlreadyStored:
-                self._store.release(self._header.id)
-                raise
-            self._claimed = True
-        self._store.extend(self._header.id, batch)
+        if batch.events:
+            self._claim_new()
+            self._store.extend(self._header.id, batch)
         self.next_seq = batch.next_seq
         digest = hashlib.blake2b(b"".join(event.encoded for event in batch.events), digest_size=16).digest()
         return Receipt(next_seq=self.next_seq, digest=digest)
@@ -141,6 +139,7 @@ class MemoryLogWriter:
 
     def close(self) -> None:
         """Give up the claim."""
+        self._closed = True
         if self._claimed:
             self._store.release(self._header.id)
             self._claimed = False
@@ -152,3 +151,14 @@ class MemoryLogWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _claim_new(self) -> None:
+        if self._claimed:
+            return
+        self._store.claim(self._header.id)
+        try:
+            self._store.publish(self._header)
+        except SessionAlreadyStored:
+            self._store.release(self._header.id)
+            raise
+        self._claimed = True

@@ -107,26 +107,33 @@ class LogWriter(Protocol):
     @property
     def stored(self) -> StoredPrefix | None:
         """The log as found under the claim; None for a new one."""
+        ...
 
     @property
     def next_seq(self) -> int:
         """The seq the next batch begins with."""
+        ...
 
     def append(self, batch: EncodedBatch) -> Receipt:
         """Write a batch; it is durable, whole, when this returns, and not there when it raises.
 
-        Raises ``SeqConflict``, ``ForeignChange``, ``SessionBusy``, ``SessionAlreadyStored``, ``StoreUnusable``,
-        ``OutcomeUnknown``, or ``OSError`` from the medium; the same batch may be tried again.
+        An empty batch writes nothing. Raises ``SeqConflict``, ``ForeignChange``, ``SessionBusy``,
+        ``SessionAlreadyStored``, ``StoreUnusable``, ``OutcomeUnknown``, or ``OSError`` from the medium, and the same
+        batch may be tried again; ``ValueError`` after ``close``.
         """
+        ...
 
     def repair(self) -> Repair | None:
         """Save and cut a torn tail and append its whole rows again. Idempotent; None when there was nothing to do."""
+        ...
 
     def close(self) -> None:
         """Give up the claim. Idempotent; never raises."""
+        ...
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
+        ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -140,31 +147,39 @@ class LogStore(Protocol):
     @property
     def name(self) -> str:
         """A word for messages, for example ``jsonl``."""
+        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What this store can do."""
+        ...
 
     def locate(self, header: SessionHeader) -> SessionLocation | None:
         """Return where the session's own artifact is or will be; None when there is none. Pure: touches no disk."""
+        ...
 
     def create(self, header: SessionHeader) -> LogWriter:
         """Return a writer for a new log. Touches nothing: the first append claims, checks and publishes."""
+        ...
 
     def open(self, session_id: str) -> LogWriter:
         """Claim an existing log and read it under the claim.
 
         Raises ``SessionNotFound``, ``SessionBusy``, ``SessionCorrupt``, ``FormatNotSupported``, ``StoreUnusable``.
         """
+        ...
 
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
         """Return the stored log without a claim and without changing anything, also beside a live writer.
 
         ``ref`` is a session id or a location. Raises as ``open`` does, ``SessionBusy`` excepted.
         """
+        ...
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session with its header and revision; damage is an entry, never an exception."""
+        ...
 
     def close(self) -> None:
         """Release what the store holds. Idempotent."""
+        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
@@ -82,10 +82,14 @@ class SessionPersistence:
         """
         with self._reserve(session_id):
             session, writer = await self._claim(session_id)
+            if self._closed:
+                writer.close()
+                raise PersistenceClosed
             follower = self._follow(session, writer, durable_seq=session.next_seq)
         session.extend(interrupted_closers(session.state))
         try:
             await follower.flush()
+            self._require_open()
         except BaseException:
             await self._drop(follower)
             raise
@@ -125,6 +129,7 @@ class SessionPersistence:
 
     async def inspect(self, session_id: str) -> StoredPrefix:
         """Return a copy of the stored prefix as it is; changes nothing, ever, and works beside a live writer."""
+        self._require_open()
         return await self._run(self.store.read, session_id)
 
     async def read_from(self, session_id: str, seq: int) -> Sequence[SessionEvent]:
@@ -132,10 +137,12 @@ class SessionPersistence:
         if seq < 0:
             msg = f"seq is {seq}; it is a whole number from 0"
             raise ValueError(msg)
+        self._require_open()
         return (await self._run(lambda: self.store.read(session_id, from_seq=seq))).events
 
     async def list(self) -> list[ListedSession]:
         """Return every stored session, damaged ones included; a session without events is not stored."""
+        self._require_open()
         return await self._run(lambda: list(self.store.list()))
 
     async def detach(self, session: Session) -> None:
@@ -143,7 +150,8 @@ class SessionPersistence:
         follower = self._live.get(session.id)
         if follower is None or follower.session is not session:
             return
-        await follower.flush()
+        while follower.health.queued:  # an event may arrive between the end of a flush and the return to here
+            await follower.flush()
         await self._drop(follower)
 
     def health(self, session_id: str) -> Health:
@@ -172,14 +180,10 @@ class SessionPersistence:
             return
         self._closed = True
         try:
-            await self._all(follower.flush() for follower in list(self._live.values()))
+            while queued := [follower for follower in self._live.values() if follower.health.queued]:
+                await self._all(follower.flush() for follower in queued)
         finally:
-            for follower in self._live.values():
-                follower.stop()
-                await self._run(follower.writer.close)
-            self._live.clear()
-            await self._run(self.store.close)
-            self._executor.shutdown()
+            await asyncio.shield(self._release_all())
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,9 +205,16 @@ class SessionPersistence:
         return follower
 
     async def _drop(self, follower: WriteBehind) -> None:
-        follower.stop()
-        del self._live[follower.session.id]
-        await self._run(follower.writer.close)
+        if self._live.get(follower.session.id) is follower:
+            del self._live[follower.session.id]
+            await asyncio.shield(asyncio.wrap_future(follower.release()))
+
+    async def _release_all(self) -> None:
+        released = [asyncio.wrap_future(follower.release()) for follower in self._live.values()]
+        self._live.clear()
+        await asyncio.gather(*released)
+        await self._run(self.store.close)
+        await asyncio.to_thread(self._executor.shutdown)  # waits for reads under way, but not on the loop
 
     def _report(self, health: Health) -> None:
         for listener in tuple(self._listeners):
@@ -213,7 +224,7 @@ class SessionPersistence:
                 logger.exception("a health listener failed for session %s", health.session_id)
 
     @contextmanager
-    def _reserve(self, session_id: str) -> Iterator[None]:
+    def _reserve(self, session_id: str) -> Generator[None]:
         self._require_open()
         if session_id in self._reserved or session_id in self._live:
             raise SessionBusy(session_id, "this process")

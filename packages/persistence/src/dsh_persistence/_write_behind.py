@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dsh_session import EncodedBatch, Session, SessionEvent
 
 from ._seam import LogWriter, Receipt
-from .errors import WriteFailed
+from .errors import PersistenceClosed, WriteFailed
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,8 @@ class WriteBehind:
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.Handle | None = None
-        self._writing = False
+        self._write: Future[Receipt] | None = None
+        self._stopped = False
         self._error: BaseException | None = None
         self._failures = 0
         self._waiters: list[_Waiter] = []
@@ -94,11 +95,11 @@ class WriteBehind:
         Raises ``WriteFailed`` when an attempt that began after the call fails; the events stay queued and are retried.
         A failure of a write already under way does not count. Cancelling stops the waiting, never the write.
         """
-        if not self._queued and not self._writing:
+        if not self._queued:
             return
         waiter = _Waiter(self._loop.create_future())
         self._waiters.append(waiter)
-        if not self._writing:
+        if self._write is None:
             self._start()
         try:
             await waiter.future
@@ -106,10 +107,17 @@ class WriteBehind:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    def stop(self) -> None:
-        """Follow the session no longer. What is queued stays unwritten; a write under way ends by itself."""
+    def release(self) -> Future[None]:
+        """Follow the session no longer and close the writer, once a write under way has ended.
+
+        What is queued stays unwritten.
+        """
+        self._stopped = True
         self._unsubscribe()
         self._disarm()
+        # In a thread, so that the claim is given up even when nobody awaits the result. The write was submitted
+        # before and needs no other thread, so waiting for it here cannot lock up.
+        return self._executor.submit(_close_after, self._write, self.writer)
 
     @property
     def _queued(self) -> int:
@@ -117,10 +125,12 @@ class WriteBehind:
 
     def _appended(self, event: SessionEvent) -> None:  # noqa: ARG002  # a session listener
         # The event that finds everything idle opens the window; later ones neither extend it nor wait for a new one.
-        if self._timer is None and not self._writing:
+        if self._timer is None and self._write is None:
             self._arm(self._window_s)
 
     def _arm(self, delay_s: float) -> None:
+        if self._stopped:
+            return
         # Even without a window the write begins with the next turn of the loop, so that events of one burst share it.
         self._timer = self._loop.call_later(delay_s, self._start) if delay_s else self._loop.call_soon(self._start)
 
@@ -131,17 +141,16 @@ class WriteBehind:
 
     def _start(self) -> None:
         self._disarm()
-        if self._writing or not self._queued:
+        if self._write is not None or not self._queued:
             return
-        self._writing = True
         for waiter in self._waiters:
             waiter.tried = True
         batch = self.session.batch(self._durable_seq)
-        write = self._executor.submit(self.writer.append, batch)
+        write = self._write = self._executor.submit(self.writer.append, batch)
         write.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._finished, batch, done))
 
     def _finished(self, batch: EncodedBatch, write: Future[Receipt]) -> None:
-        self._writing = False
+        self._write = None
         error = write.exception()
         if error is None:
             self._succeeded(batch)
@@ -156,6 +165,8 @@ class WriteBehind:
             self._report(self.health)
         if not self._queued:
             self._settle(None)
+        elif self._stopped:
+            self._give_up(PersistenceClosed())
         elif self._waiters:
             self._start()
         else:
@@ -172,10 +183,18 @@ class WriteBehind:
             )
         self._report(self.health)
         self._settle(error)
-        if self._waiters:
+        if self._stopped:
+            self._give_up(error)
+        elif self._waiters:
             self._start()
         else:
             self._arm(delay_s)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Answer everybody: nothing will be tried again."""
+        for waiter in self._waiters:
+            waiter.tried = True
+        self._settle(error)
 
     def _settle(self, error: BaseException | None) -> None:
         """Answer the waiters: all of them after success, those that had their attempt after a failure."""
@@ -190,3 +209,9 @@ class WriteBehind:
                 failure = WriteFailed(self.session.id, queued=self._queued, reason=str(error))
                 failure.__cause__ = error
                 waiter.future.set_exception(failure)
+
+
+def _close_after(write: Future[Receipt] | None, writer: LogWriter) -> None:
+    if write is not None:
+        write.exception()
+    writer.close()
