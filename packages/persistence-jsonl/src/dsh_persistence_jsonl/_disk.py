@@ -11,7 +11,6 @@ from pathlib import Path
 
 from dsh_persistence import StoreUnusable
 
-_READ_BYTES = 1 << 20
 # Errors that say what a place is, rather than what went wrong there once.
 _LASTING = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
@@ -73,16 +72,14 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
         offset += written
 
 
-def read_all(fd: int, size: int) -> bytes:
-    """Return the file's first ``size`` bytes, or as many as it has; what a live writer adds meanwhile is left out."""
-    parts: list[bytes] = []
-    offset = 0
-    while offset < size:
-        part = os.pread(fd, min(_READ_BYTES, size - offset), offset)
-        if not part:
-            break
+def read_all(fd: int, size: int, begin: int = 0) -> bytes:
+    """Return ``size`` bytes from ``begin`` on, or as many as there are; what a live writer adds is left out."""
+    content = os.pread(fd, size, begin)
+    if len(content) == size:
+        return content  # as nearly always; one copy of a large log is enough
+    parts = [content]
+    while part := os.pread(fd, size - sum(map(len, parts)), begin + sum(map(len, parts))):
         parts.append(part)
-        offset += len(part)
     return b"".join(parts)
 
 

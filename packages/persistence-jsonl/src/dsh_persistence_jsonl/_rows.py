@@ -35,6 +35,7 @@ class _Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False)
 
 
 _decode = msgspec.json.Decoder(_Row).decode
+_decode_lines = msgspec.json.Decoder(_Row).decode_lines
 _encode = msgspec.json.Encoder().encode
 
 # A harness writes the results of crash and fork closers with the last two keys the other way round.
@@ -56,16 +57,36 @@ def encode_row(event: SessionEvent) -> bytes:
     return b"".join(parts)
 
 
+def decode_rows(text: bytes, first_seq: int) -> tuple[SessionEvent, ...] | None:
+    """Return the events of whole lines, the first of which is due to be ``first_seq``.
+
+    None when a line is no event or out of turn: ``decode_row``, line by line, says which.
+    """
+    try:
+        rows = _decode_lines(text)
+        # Blank lines are passed over above, so the count is what tells that there was none.
+        if len(rows) != text.count(b"\n") or any(row.seq != due for due, row in enumerate(rows, first_seq)):
+            return None
+        return tuple(map(_event, rows))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
 def decode_row(line: bytes) -> SessionEvent:
     """Return the event of one line. Raises ``RowInvalid``, saying what is wrong with it."""
     try:
-        row = _decode_row(line)
-        sources = UNSET if row.source_event_seqs is UNSET else _expand(row.source_event_seqs, row.seq)
+        return _event(_decode_row(line))
     except (msgspec.DecodeError, ValueError) as error:
         raise RowInvalid(str(error)) from None
+
+
+def _event(row: _Row) -> SessionEvent:
+    """Make the event of a row. Raises ``ValueError`` for what the decoder's types do not say."""
+    if row.source_event_seqs is UNSET and row.surface_op is UNSET and row.ignorable is UNSET:
+        return SessionEvent(type=row.type, seq=row.seq, time=row.time, encoded=bytes(row.data))
     if row.ignorable is False:
         msg = "ignorable is false; it is true or left out"
-        raise RowInvalid(msg)
+        raise ValueError(msg)
     op: SurfaceOp | None
     if isinstance(row.surface_op, _ReplaceOp):
         op = Replace(start_seq=row.surface_op.start_seq, end_seq=row.surface_op.end_seq)
@@ -76,7 +97,7 @@ def decode_row(line: bytes) -> SessionEvent:
         seq=row.seq,
         time=row.time,
         encoded=bytes(row.data),
-        source_event_seqs=None if sources is UNSET else sources,
+        source_event_seqs=None if row.source_event_seqs is UNSET else _expand(row.source_event_seqs, row.seq),
         surface_op=op,
         ignorable=row.ignorable is True,
     )

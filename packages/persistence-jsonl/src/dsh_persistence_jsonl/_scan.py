@@ -1,162 +1,317 @@
-"""Reading a whole log: its frames or lines, then its rows, up to where a crash cut it (FORMAT §2.8, §2.9)."""
+"""Reading a log from its bytes: what is intact, what a crash cut, what is damaged (FORMAT §2.8, §2.9).
+
+One rule decides between the last two: the mark. Below it every fault is damage. Above it a fault is a torn tail,
+whatever its bytes are, unless an intact frame follows. Without a mark, that is in a log that ``dsh`` alone wrote, its
+own rules hold: bytes that can be no frame are damage, and a bad row is a torn write unless a turn end follows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-import zstandard
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, TornTail
 from dsh_session import FormatUnsupported, HeaderInvalid, SessionEvent, SessionHeader, decode_header
 
-from ._frames import decompress_frame, salvage_frame, walk_frames
+from ._frames import PIECE_BYTES, Fault, blocks_end, has_checksum, later_frame
 from ._layout import LogFile
-from ._rows import RowInvalid, decode_row
+from ._log import Blocks, JsonlLog
+from ._rows import RowInvalid, decode_row, decode_rows
+from ._stretches import Decoder, Stretches
+
+HEADER_BYTES = 64 << 10
+"""More than any header line takes."""
+LF = b"\n"
+_ROW_HEAD = re.compile(rb'\{"type":"[^"\\]*","seq":(\d{1,16}),')
+"""How a harness begins a row; a row that begins otherwise is decoded to learn its seq."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """A log's content, and where its intact part ends."""
+    """What a part of a log holds, to the end of the file, and where its intact part ends."""
 
-    header: SessionHeader
-    events: list[SessionEvent] = field(default_factory=list)
+    log: JsonlLog
+    blocks: Blocks
     end: int
     """Byte offset up to which the file is intact and whole."""
-    torn: TornTail | None = None
-    salvaged: int = 0
-    """How many of ``events`` lie beyond ``end``."""
-    protected: bool
+    torn: TornTail | None
+    salvaged: int
+    """How many events of ``log`` lie beyond ``end``."""
 
 
-def scan_log(log: LogFile, data: bytes) -> Scan:
-    """Return the content of a log file's bytes.
+def scan_log(
+    file: LogFile, content: bytes, *, base: int, begin: int, due: int, protected: bool, marked: int | None
+) -> Scan:
+    """Check the stretches of a log from offset ``begin`` on, the first of which begins with event ``due``.
 
-    Raises ``SessionCorrupt`` for damage, ``FormatNotSupported`` for another generation.
+    ``content`` is the file from offset ``base`` on; ``marked`` is how many bytes of the file its mark vouches for.
+    Raises ``SessionCorrupt`` for damage.
     """
-    return _ZstdScanner(log, data).run() if log.encoding == "zstd" else _RawScanner(log, data).run()
+    blocks = Blocks(file, content, base=base)
+    reader = _Reader(file, protected=protected, marked=marked, begin=begin, due=due)
+    position = begin - base
+
+    def read(size: int) -> bytes:
+        nonlocal position
+        piece = content[position : position + size]
+        position += len(piece)
+        return piece
+
+    stretches = Stretches(file, read, base=begin, piece=PIECE_BYTES)
+    for offset, stored in stretches:
+        first_seq = reader.take(offset, stored)
+        if first_seq is not None:
+            blocks.add(offset, offset + len(stored), first_seq)
+    salvaged = reader.finish(stretches.fault, stretches.tail)
+    beyond = base + len(content) - reader.end
+    return Scan(
+        log=JsonlLog(blocks, first_seq=due, blocks_end_seq=reader.whole_seq, extra=salvaged),
+        blocks=blocks,
+        end=reader.end,
+        torn=TornTail(offset=reader.end, size_bytes=beyond) if beyond else None,
+        salvaged=len(salvaged),
+    )
 
 
-def parse_header(log: LogFile, line: bytes) -> SessionHeader:
+def stream_events(
+    file: LogFile, read: Callable[[int], bytes], *, begin: int, protected: bool, marked: int | None
+) -> Iterator[SessionEvent]:
+    """Yield every event of a log, holding one stretch at a time; ``read(n)`` gives its bytes from ``begin`` on.
+
+    Ends and raises as ``scan_log`` does, after what came before the fault.
+    """
+    reader = _Reader(file, protected=protected, marked=marked, begin=begin, due=0)
+    stretches = Stretches(file, read, base=begin, piece=PIECE_BYTES)
+    for offset, stored in stretches:
+        yield from reader.events_of(offset, stored)
+    yield from reader.finish(stretches.fault, stretches.tail)
+
+
+def read_header(file: LogFile, head: bytes) -> tuple[SessionHeader, int, bool]:
+    """Return the header at the start of a log, where it ends, and whether the log is protected by checksums.
+
+    ``head`` need not reach beyond the header. Raises ``SessionCorrupt`` and ``FormatNotSupported``.
+    """
+    if file.encoding == "raw":
+        line, found, _ = head.partition(b"\n")
+        if not found:
+            raise SessionCorrupt(str(file.path), "the log has no whole header line", offset=0, line=1)
+        return parse_header(file, line), len(line) + 1, False
+    position = 0
+
+    def read(size: int) -> bytes:
+        nonlocal position
+        piece, position = head[position : position + size], position + size
+        return piece
+
+    stretches = Stretches(file, read, base=0, piece=len(head))
+    _, frame = next(iter(stretches), (0, b""))
+    if not frame:
+        fault = stretches.fault
+        reason = "the log has no whole header frame" if fault is None else f"no header frame: {fault.reason}"
+        raise SessionCorrupt(str(file.path), reason, offset=0, line=1)
+    return parse_header(file, _only_line(file, frame)), len(frame), has_checksum(frame)
+
+
+def parse_header(file: LogFile, line: bytes) -> SessionHeader:
     """Return the header of a log's first line, translating what is wrong with it into this store's terms."""
     try:
         return decode_header(line)
     except FormatUnsupported as error:
-        raise FormatNotSupported(str(log.path), error.version, str(error)) from None
+        raise FormatNotSupported(str(file.path), error.version, str(error)) from None
     except HeaderInvalid as error:
-        raise SessionCorrupt(str(log.path), str(error), offset=0, line=1) from None
+        raise SessionCorrupt(str(file.path), str(error), offset=0, line=1) from None
 
 
-def header_of_frame(log: LogFile, frame: bytes) -> SessionHeader:
-    """Return the header that the first frame holds: exactly one line, newline included, and nothing else."""
+def _only_line(file: LogFile, frame: bytes) -> bytes:
+    """Return the text of the first frame, which is exactly one line."""
+    text = b""
     try:
-        plain = decompress_frame(frame)
-    except zstandard.ZstdError as error:
-        raise SessionCorrupt(str(log.path), f"the header frame is damaged: {error}", offset=0, line=1) from None
-    if not plain.endswith(b"\n") or plain.count(b"\n") != 1:
-        line_ends = plain.count(b"\n")
-        held = f"{len(plain)} bytes with {line_ends} line ends"
+        for piece in Decoder(file).pieces(0, frame):
+            text += piece
+            if len(text) > HEADER_BYTES:
+                break
+    except SessionCorrupt as error:
+        raise SessionCorrupt(str(file.path), f"the header frame: {error.reason}", offset=0, line=1) from None
+    if len(text) > HEADER_BYTES or not text.endswith(b"\n") or text.count(b"\n") != 1:
+        more = "more than " if len(text) > HEADER_BYTES else ""
+        held = f"{more}{min(len(text), HEADER_BYTES)} bytes with {text.count(LF)} line ends"
         raise SessionCorrupt(
-            str(log.path), f"the first frame must hold exactly the header line; it holds {held}", offset=0, line=1
+            str(file.path), f"the first frame must hold exactly the header line; it holds {held}", offset=0, line=1
         )
-    return parse_header(log, plain)
+    return text
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Takes lines in order until one does not continue the log, then only looks for proof of damage.
+class _Reader:
+    """Takes stretches in order, and decides what the first fault means."""
 
-    A bad line is a torn write unless a turn end follows it: a turn end is only written after what precedes it.
-    """
+    def __init__(self, file: LogFile, *, protected: bool, marked: int | None, begin: int, due: int) -> None:
+        self._file = file
+        self._protected = protected
+        self._marked = marked
+        self._decoder = Decoder(file)
+        self._issue: SessionCorrupt | None = None
+        self._broken = False
+        """Whether the issue is a frame that does not decode, which a later intact one turns into damage."""
+        self._partial: tuple[SessionEvent, ...] = ()
+        self._line = due + 1
+        self.end = begin
+        self.due = due
+        """The seq of the next event, good rows beyond the intact part included."""
+        self.whole_seq = due
+        """The seq that follows the last event of a wholly good stretch."""
 
-    log: LogFile
-    events: list[SessionEvent]
-    line: int = 1
-    issue: SessionCorrupt | None = None
+    def take(self, begin: int, stored: bytes) -> int | None:
+        """Check a stretch; return the seq of its first event when all of it is good, else None."""
+        first_seq = self.due
+        if self._issue is not None:
+            self._look_on(begin, stored)
+            return None
+        self._check_checksum(begin, stored)
+        text = self._decoder.text(stored)
+        count = None if text is None else self._count(text)
+        if count is not None:
+            self.due += count
+            self._line += count
+        else:
+            good, whole = self._drain(begin, stored)
+            if not whole:
+                self._partial = () if self._broken else tuple(islice(self._reread(begin, stored), good))
+                return None
+        self._whole(begin + len(stored))
+        return first_seq
 
-    def take(self, line: bytes, *, offset: int) -> bool:
-        """Take one line; return whether it was stored. Raises ``SessionCorrupt`` once damage is proven."""
-        self.line += 1
+    def events_of(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
+        """Yield the events of a stretch, up to its first bad row."""
+        if self._issue is not None:
+            self._look_on(begin, stored)
+            return
+        self._check_checksum(begin, stored)
+        text = self._decoder.text(stored)
+        events = None if text is None else decode_rows(text, self.due)
+        if events is None:
+            yield from self._rows(begin, stored)
+        else:
+            self.due += len(events)
+            self._line += len(events)
+            yield from events
+        if self._issue is None:
+            self._whole(begin + len(stored))
+
+    def finish(self, fault: Fault | None, tail: bytes) -> tuple[SessionEvent, ...]:
+        """Decide about the end of the file; return the events that stand beyond the intact part in whole rows."""
+        if fault is not None:
+            self._judge(fault, tail)
+        if self._marked is not None and self.end < self._marked:
+            short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
+            reason = short if self._issue is None else f"{self._issue.reason}; {short}"
+            raise SessionCorrupt(str(self._file.path), reason, offset=self.end)
+        if fault is None or self._issue is not None or not self._may_salvage(tail):
+            return self._partial
+        salvaged = list(self._partial)
+        for line in self._decoder.salvaged_lines(fault.offset, tail):
+            salvaged += self._row(line, fault.offset)
+        return tuple(salvaged)
+
+    def _judge(self, fault: Fault, tail: bytes) -> None:
+        path = str(self._file.path)
+        if self._marked is None or fault.offset < self._marked:
+            if fault.kind == "damaged":
+                raise SessionCorrupt(path, fault.reason, offset=fault.offset)
+            return
+        if self._file.encoding == "zstd" and (later := later_frame(tail, 0)) is not None:
+            reason = f"{fault.reason}, and an intact frame follows at byte {fault.offset + later}"
+            raise SessionCorrupt(path, reason, offset=fault.offset)
+
+    def _may_salvage(self, tail: bytes) -> bool:
+        """Without a mark whatever decodes counts, as it does for the reference; else only what lacks its checksum."""
+        if self._marked is None:
+            return True
         try:
-            event = decode_row(line)
+            return blocks_end(tail) <= len(tail)
+        except ValueError:
+            return False
+
+    def _whole(self, end: int) -> None:
+        self.end = end
+        self.whole_seq = self.due
+
+    def _check_checksum(self, begin: int, stored: bytes) -> None:
+        if self._protected and not has_checksum(stored):
+            raise SessionCorrupt(str(self._file.path), "a frame has no checksum, the header has", offset=begin)
+
+    def _count(self, text: bytes) -> int | None:
+        """Return how many rows a text holds when they look right, None when each must be read.
+
+        Of checksummed frames the first and last seq are compared with the count; raw rows are all decoded.
+        """
+        count = text.count(LF)
+        if not self._protected:
+            return count if decode_rows(text, self.due) is not None else None
+        if not count:
+            return 0 if not text else None
+        first, last = _ROW_HEAD.match(text), _ROW_HEAD.match(text, text.rfind(LF, 0, -1) + 1)
+        fits = first and last and int(first[1]) == self.due and int(last[1]) == self.due + count - 1
+        return count if fits and text.endswith(LF) else None
+
+    def _drain(self, begin: int, stored: bytes) -> tuple[int, bool]:
+        """Read a stretch row by row, keeping nothing; return how many rows were good, and whether all were."""
+        good = sum(1 for _ in self._rows(begin, stored))
+        return good, self._issue is None
+
+    def _rows(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
+        due, line = self.due, self._line
+        try:
+            for text in self._decoder.lines(begin, stored):
+                yield from self._row(text, begin)
+        except SessionCorrupt as damage:
+            if damage is self._issue or self._marked is None or begin < self._marked or not self._protected:
+                raise
+            # Above the mark a frame that does not decode is a torn write, until an intact one follows it.
+            self._issue, self._broken = damage, True
+            self.due, self._line = due, line
+
+    def _row(self, text: bytes, offset: int) -> tuple[SessionEvent, ...]:
+        """Take one line: its event, or nothing from the first bad row on."""
+        self._line += 1
+        try:
+            event = decode_row(text)
         except RowInvalid as error:
             self._note(f"no event: {error}", offset)
-            return False
-        if self.issue is None and event.seq != len(self.events):
-            self._note(f"seq {event.seq} where {len(self.events)} is due", offset)
-        if self.issue is not None:
-            if event.type == "turn/end":
-                raise self.issue
-            return False
-        self.events.append(event)
-        return True
+            return ()
+        if self._issue is None and event.seq != self.due:
+            self._note(f"seq {event.seq} where {self.due} is due", offset)
+        if self._issue is not None:
+            if event.type == "turn/end":  # written only after what precedes it: the bad row was whole once
+                raise self._issue
+            return ()
+        self.due += 1
+        return (event,)
 
     def _note(self, reason: str, offset: int) -> None:
-        if self.issue is None:
-            self.issue = SessionCorrupt(str(self.log.path), reason, offset=offset, line=self.line)
+        if self._issue is not None:
+            return
+        self._issue = SessionCorrupt(str(self._file.path), reason, offset=offset, line=self._line)
+        below = self._marked is not None and (offset < self._marked or self._protected)
+        if below:  # acknowledged, or inside a frame whose checksum says that it was written so
+            raise self._issue
 
-
-class _ZstdScanner:
-    def __init__(self, log: LogFile, data: bytes) -> None:
-        self._log = log
-        self._data = data
-        self._frames, self._fault = walk_frames(data)
-        if self._fault is not None and self._fault.kind == "damaged":
-            raise SessionCorrupt(str(log.path), self._fault.reason, offset=self._fault.offset)
-        if not self._frames:
-            raise SessionCorrupt(str(log.path), "the log has no whole header frame", offset=0, line=1)
-
-    def run(self) -> Scan:
-        first, *rest = self._frames
-        protected = first.has_checksum
-        scan = Scan(
-            header=header_of_frame(self._log, self._data[first.start : first.end]), end=first.end, protected=protected
-        )
-        rows = _Rows(self._log, scan.events)
-        whole = 0
-        for frame in rest:
-            if protected and not frame.has_checksum:
-                raise SessionCorrupt(str(self._log.path), "a frame has no checksum, the header has", offset=frame.start)
-            for line in self._lines(frame.start, frame.end):
-                rows.take(line, offset=frame.start)
-            if rows.issue is None:
-                scan.end, whole = frame.end, len(scan.events)
-        if self._fault is not None and rows.issue is None:
-            # What decodes of a cut frame was never acknowledged; its whole lines are kept all the same.
-            tail = salvage_frame(self._data[self._fault.offset :])
-            for line in tail.split(b"\n")[:-1]:
-                rows.take(line, offset=self._fault.offset)
-        scan.salvaged = len(scan.events) - whole
-        if scan.end < len(self._data):
-            scan.torn = TornTail(offset=scan.end, size_bytes=len(self._data) - scan.end)
-        return scan
-
-    def _lines(self, start: int, end: int) -> Iterator[bytes]:
+    def _look_on(self, begin: int, stored: bytes) -> None:
+        """After an issue: see whether what follows proves it to be damage."""
+        if not self._broken:
+            for _ in self._rows(begin, stored):
+                pass
+            return
         try:
-            plain = decompress_frame(self._data[start:end])
-        except zstandard.ZstdError as error:
-            raise SessionCorrupt(str(self._log.path), f"a frame is damaged: {error}", offset=start) from None
-        if plain and not plain.endswith(b"\n"):
-            raise SessionCorrupt(str(self._log.path), "a whole frame ends inside a line", offset=start)
-        yield from plain.split(b"\n")[:-1]
+            for _ in self._decoder.lines(begin, stored):
+                pass
+        except SessionCorrupt:
+            return
+        assert self._issue is not None  # noqa: S101  # it is what broke
+        reason = f"{self._issue.reason}, and an intact frame follows at byte {begin}"
+        raise SessionCorrupt(str(self._file.path), reason, offset=self._issue.offset)
 
-
-class _RawScanner:
-    def __init__(self, log: LogFile, data: bytes) -> None:
-        self._log = log
-        self._data = data
-
-    def run(self) -> Scan:
-        first, found, _ = self._data.partition(b"\n")
-        if not found:
-            raise SessionCorrupt(str(self._log.path), "the log has no whole header line", offset=0, line=1)
-        scan = Scan(header=parse_header(self._log, first), end=len(first) + 1, protected=False)
-        rows = _Rows(self._log, scan.events)
-        offset = scan.end
-        while (end := self._data.find(b"\n", offset)) >= 0:
-            if rows.take(self._data[offset:end], offset=offset):
-                scan.end = end + 1
-            offset = end + 1
-        if scan.end < len(self._data):
-            scan.torn = TornTail(offset=scan.end, size_bytes=len(self._data) - scan.end)
-        return scan
+    def _reread(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
+        return (decode_row(line) for line in self._decoder.lines(begin, stored))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 from dsh_persistence import (
     Capabilities,
     FormatNotSupported,
     ListedSession,
+    LogTail,
     PersistenceError,
     SessionAlreadyStored,
     SessionCorrupt,
@@ -21,10 +21,9 @@ from dsh_persistence import (
     StoredPrefix,
     StoreUnusable,
 )
-from dsh_session import EventRun, SessionEvent, SessionHeader, generations
+from dsh_session import SessionEvent, SessionHeader, generations
 
-from ._disk import open_regular, read_all, usable
-from ._frames import walk_frames
+from ._disk import usable
 from ._layout import (
     NAME_BYTES,
     Encoding,
@@ -37,12 +36,8 @@ from ._layout import (
     subfolders,
 )
 from ._lease import Lease
-from ._scan import Scan, header_of_frame, parse_header, scan_log
+from ._read import decoded_text, follow, header_of, read_suffix, read_whole, stream
 from ._writer import Found, JsonlLogWriter
-
-_HEADER_BYTES = 64 << 10
-"""More than any header line or frame takes."""
-_BASELINES = {"sandbox/mode": "mode", "approval/policy": "policy"}
 
 
 class JsonlLogStore:
@@ -76,22 +71,45 @@ class JsonlLogStore:
 
     def open(self, session_id: str) -> JsonlLogWriter:
         """Claim an existing log and read it under the claim."""
-        log = self._find(session_id)
+        log = self._resolve(session_id)
         with usable(log.path.parent):
             lease = Lease(log.path.parent, session_id)
         try:
-            scan, status, revision = self._scan(log)
-            found = Found(self._prefix(log, scan, revision, from_seq=0), scan.end, status, lease)
-            return JsonlLogWriter(self, scan.header, log.path, log.encoding, found=found)
+            scan, stored, status = read_whole(log)
+            self._require_identity(log, stored.header)
+            known = list(zip(scan.blocks.first_seqs, scan.blocks.begins, strict=True))
+            found = Found(stored, scan.end, status, lease, known)
+            return JsonlLogWriter(self, stored.header, log.path, log.encoding, found=found)
         except BaseException:
             lease.close()
             raise
 
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
-        """Return the stored log; ``ref`` is a session id or the location of its log."""
-        log = self._find(ref) if isinstance(ref, str) else self._select(Path(ref.path).parent)
-        scan, _, revision = self._scan(log)
-        return self._prefix(log, scan, revision, from_seq=from_seq)
+        """Return the stored log; ``ref`` is a session id or the location of its log.
+
+        Without ``from_seq`` every frame is checked. With it only what lies there and after, found through the index.
+        """
+        log = self._resolve(ref)
+        stored = read_suffix(log, from_seq) if from_seq else None
+        if stored is None:
+            scan, stored, _ = read_whole(log)
+            stored = dataclasses.replace(stored, events=scan.log.suffix(from_seq))
+        self._require_identity(log, stored.header)
+        return stored
+
+    def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
+        """Yield every stored event, in order, holding one frame at a time."""
+        log = self._resolve(ref)
+        self._require_identity(log, header_of(log)[0])
+        return stream(log)
+
+    def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
+        """Return the events after ``cursor``, from the beginning without one, and the cursor to go on with."""
+        return follow(self._resolve(ref), cursor)
+
+    def raw_text(self, ref: str | SessionLocation) -> Iterator[bytes]:
+        """Yield the log's decoded text, verbatim, piece by piece; what a crash cut is left out."""
+        return decoded_text(self._resolve(ref))
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session by its header alone; one that cannot be read is an entry with its problem."""
@@ -147,6 +165,11 @@ class JsonlLogStore:
                         return log.encoding
         return None
 
+    def _resolve(self, ref: str | SessionLocation) -> LogFile:
+        log = self._find(ref) if isinstance(ref, str) else self._select(Path(ref.path).parent)
+        self._require_current(log)
+        return log
+
     def _find(self, session_id: str) -> LogFile:
         if not session_id:
             raise SessionNotFound(session_id, str(self.root))
@@ -168,22 +191,6 @@ class JsonlLogStore:
             raise SessionCorrupt(str(folder), f"the session has logs of both encodings ({names}); remove one kind")
         return logs[0]
 
-    def _scan(self, log: LogFile) -> tuple[Scan, os.stat_result, str]:
-        self._require_current(log)
-        try:
-            fd = open_regular(log.path)
-            try:
-                # Asked first: beside a live writer the revision must not claim more than was read.
-                status = os.fstat(fd)
-                data = read_all(fd, status.st_size)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise _unreadable(log, error) from error
-        scan = scan_log(log, data)
-        self._require_identity(log, scan.header)
-        return scan, status, _revision(status, data)
-
     @staticmethod
     def _require_current(log: LogFile) -> None:
         if log.generation != generations.CURRENT:
@@ -204,28 +211,12 @@ class JsonlLogStore:
                 line=1,
             )
 
-    @staticmethod
-    def _prefix(log: LogFile, scan: Scan, revision: str, *, from_seq: int) -> StoredPrefix:
-        header, cut = _complete(log, scan.header, scan.events)
-        first_seq = min(from_seq, len(scan.events))
-        return StoredPrefix(
-            header=header,
-            generation=log.generation,
-            events=EventRun(scan.events[first_seq:], first_seq=first_seq),
-            cut=cut,
-            torn=scan.torn,
-            salvaged=scan.salvaged,
-            protected=scan.protected,
-            revision=revision,
-            source=str(log.path),
-        )
-
     def _listed(self, logs: Sequence[LogFile]) -> ListedSession:
         location = SessionLocation(kind="jsonl", path=str(logs[0].path))
         try:
             log = self._select(logs[0].path.parent)
             self._require_current(log)
-            header, revision = _read_header(log)
+            header, revision = header_of(log)
             self._require_identity(log, header)
         except PersistenceError as problem:
             return _damaged(logs[0].path, problem)
@@ -235,72 +226,3 @@ class JsonlLogStore:
 def _damaged(path: Path, problem: PersistenceError) -> ListedSession:
     location = SessionLocation(kind="jsonl", path=str(path))
     return ListedSession(location=location, header=None, revision=None, problem=problem)
-
-
-def _read_header(log: LogFile) -> tuple[SessionHeader, str]:
-    try:
-        fd = open_regular(log.path)
-        try:
-            head = os.pread(fd, _HEADER_BYTES, 0)
-            status = os.fstat(fd)
-            tail = os.pread(fd, 16, max(0, status.st_size - 16))
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise _unreadable(log, error) from error
-    revision = _revision(status, tail)
-    if log.encoding == "raw":
-        line, found, _ = head.partition(b"\n")
-        if not found:
-            raise SessionCorrupt(str(log.path), "the log has no whole header line", offset=0, line=1)
-        return parse_header(log, line), revision
-    frames, fault = walk_frames(head)
-    if not frames:
-        reason = "the log has no whole header frame" if fault is None else f"no header frame: {fault.reason}"
-        raise SessionCorrupt(str(log.path), reason, offset=0, line=1)
-    return header_of_frame(log, head[: frames[0].end]), revision
-
-
-def _revision(status: os.stat_result, content: bytes) -> str:
-    """Identify this state of the file: where it is, how long, when touched, and how it ends (DURABILITY G19)."""
-    return (
-        f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:"
-        f"{content[-16:].hex()}"
-    )
-
-
-def _complete(log: LogFile, header: SessionHeader, events: Iterable[SessionEvent]) -> tuple[SessionHeader, int]:
-    """Fill in what a header line does not carry: the inherited count and the two delegation baselines."""
-    marker: int | None = None
-    baselines: dict[str, str] = {}
-    for event in events:
-        if event.type == "session/end-seed":
-            if _fields(event).get("inherited") is True:
-                marker, baselines = event.seq, {}
-        elif value_key := _BASELINES.get(event.type):
-            fields = _fields(event)
-            if fields.get("source") == "delegation" and isinstance(fields.get(value_key), str):
-                baselines.setdefault(event.type, fields[value_key])
-    if header.is_seeded != (marker is not None):
-        state = "has no end of its inherited part" if header.is_seeded else "inherits nothing, yet marks an end of it"
-        raise SessionCorrupt(str(log.path), f"the session {state}")
-    complete = dataclasses.replace(
-        header,
-        seed_length=marker,
-        sandbox_mode=baselines.get("sandbox/mode"),
-        approval_policy=baselines.get("approval/policy"),
-    )
-    return complete, marker or 0
-
-
-def _fields(event: SessionEvent) -> Mapping[str, Any]:
-    """Return the event's data; empty for data that is no object, which is a matter of what the log means."""
-    try:
-        data = event.data
-    except ValueError:
-        return {}
-    return cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}
-
-
-def _unreadable(log: LogFile, error: OSError) -> SessionCorrupt:
-    return SessionCorrupt(str(log.path), f"the log cannot be read: {error.strerror}")

@@ -27,6 +27,7 @@ from dsh_session import EncodedBatch, SessionHeader, encode_header
 
 from ._disk import make_folders, sync_folder, usable, write_all, write_new
 from ._frames import compress_frame
+from ._index import IndexWriter
 from ._layout import Encoding, logs_in
 from ._lease import Lease
 from ._rows import encode_row
@@ -43,6 +44,8 @@ class Found(NamedTuple):
     """Where its intact part ends."""
     status: os.stat_result
     lease: Lease
+    known: list[tuple[int, int]]
+    """The (first seq, offset) of each of its stretches."""
 
 
 class JsonlLogWriter:
@@ -70,6 +73,7 @@ class JsonlLogWriter:
         self._cut = False
         self._unrepaired = stored is not None and stored.torn is not None
         self._closed = False
+        self._index = IndexWriter(path, () if found is None else found.known)
 
     def append(self, batch: EncodedBatch) -> Receipt:
         """Write a batch; durable when it returns. See ``LogWriter.append`` for the errors."""
@@ -86,6 +90,8 @@ class JsonlLogWriter:
                 self._publish(encoded)
             elif encoded:
                 self._extend(encoded)
+        if encoded:
+            self._index.add(batch.first_seq, self._end - len(encoded))
         self.next_seq = batch.next_seq
         return Receipt(next_seq=self.next_seq, digest=hashlib.blake2b(encoded, digest_size=16).digest())
 
@@ -107,6 +113,7 @@ class JsonlLogWriter:
 
     def close(self) -> None:
         """Give up the claim."""
+        self._index.close()
         self._forget_descriptor()
         if self._lease is not None:
             self._lease.close()

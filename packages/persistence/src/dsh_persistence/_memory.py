@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from dsh_session import EncodedBatch, EventRun, SessionEvent, SessionHeader
 
-from ._seam import Capabilities, ListedSession, Receipt, Repair, SessionLocation, StoredPrefix
+from ._seam import Capabilities, ListedSession, LogTail, Receipt, Repair, SessionLocation, StoredPrefix
 from .errors import SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
 
 
@@ -69,6 +69,15 @@ class MemoryLogStore:
                 revision=str(log.revision),
                 source="memory",
             )
+
+    def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
+        """Yield every stored event."""
+        return iter(self.read(ref).events)
+
+    def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
+        """Return all events after ``cursor``."""
+        stored = self.read(ref, from_seq=0 if cursor is None else cursor["seq"])
+        return LogTail(events=stored.events, cursor={"seq": stored.next_seq})
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every stored session."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-from dsh_session import EncodedBatch, EventLog, SessionHeader
+from dsh_session import EncodedBatch, EventLog, SessionEvent, SessionHeader
 
 from .errors import PersistenceError
 
@@ -77,6 +77,15 @@ class StoredPrefix:
     def next_seq(self) -> int:
         """The seq that follows the last stored event."""
         return self.events.first_seq + len(self.events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTail:
+    """What came after a cursor."""
+
+    events: Sequence[SessionEvent]
+    cursor: Mapping[str, int]
+    """Where to go on; plain JSON, opaque but to the store that made it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +184,16 @@ class LogStore(Protocol):
         ``ref`` is a session id or a location. Raises as ``open`` does, ``SessionBusy`` excepted.
         """
         ...
+
+    def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
+        """Yield every stored event in order, keeping nothing. Raises as ``read`` does, when it gets there."""
+
+    def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
+        """Return events that came after ``cursor``, in order, not necessarily all of them; none when there are none.
+
+        Without a cursor it begins with the first event. Follows a growing log: what is damaged raises and is never
+        passed over; what is half-written waits. Raises ``ForeignChange`` when the log is no longer the same one.
+        """
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session with its header and revision; damage is an entry, never an exception."""

@@ -7,6 +7,7 @@
     ├── SessionAlreadyStored  a log of that id exists; resume it instead of creating it
     ├── SessionBusy         another writer, or a load under way, holds the session
     ├── SessionCorrupt      acknowledged bytes are damaged; ``path``, ``offset``, ``line``
+    ├── RowTooLarge         a stored row beyond what a reader takes; ``path``, ``offset``
     ├── FormatNotSupported  a log of another generation; ``path``, ``version``
     ├── StoreUnusable       the store's own place cannot be used; ``path``
     ├── SeqConflict         a batch that does not continue the log; ``expected``, ``found``
@@ -66,6 +67,16 @@ class SessionCorrupt(PersistenceError):
         """Byte offset in the stored file of the frame or line that is at fault."""
         self.line = line
         """1-based line of the decoded text; the header is line 1."""
+
+
+class RowTooLarge(PersistenceError):
+    """A stored row is longer than a reader takes, so that no file can exhaust the memory of who reads it."""
+
+    def __init__(self, path: str, *, offset: int, limit_bytes: int) -> None:
+        super().__init__(f"{path} at byte {offset}: a row is longer than {limit_bytes} bytes; the log is left as it is")
+        self.path = path
+        self.offset = offset
+        self.limit_bytes = limit_bytes
 
 
 class FormatNotSupported(PersistenceError):

@@ -1,0 +1,91 @@
+"""The frame index beside a log: which stretch begins where, with which event.
+
+It only saves time. It is never synced, a reader that finds it absent or wrong does without, and nothing it says is
+believed before the log has confirmed it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+_MAGIC = b"dsh-py frame idx"
+_RECORD = struct.Struct("<QQ")
+"""The seq of a stretch's first event, and the offset in the log where the stretch begins."""
+
+
+def index_path(log: Path) -> Path:
+    """Return where the index of a log lies."""
+    return log.with_name(f"{log.name}.idx")
+
+
+class IndexReader(Sequence[int]):
+    """The first seqs of an index file, read where they are asked for."""
+
+    def __init__(self, log: Path) -> None:
+        """Raises ``OSError`` when there is no index."""
+        self._fd = os.open(index_path(log), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+        size = os.fstat(self._fd).st_size
+        known = os.pread(self._fd, len(_MAGIC), 0) == _MAGIC
+        self._count = (size - len(_MAGIC)) // _RECORD.size if known and size > len(_MAGIC) else 0
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._fd)
+
+    def stretch_of(self, seq: int) -> tuple[int, int] | None:
+        """Return (first seq, offset) of the stretch that should hold ``seq``, or of the last one before it."""
+        position = bisect_right(self, seq) - 1
+        return None if position < 0 else self._record(position)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, position: int) -> int:  # type: ignore[override]  # bisect asks for one at a time
+        return self._record(position)[0]
+
+    def _record(self, position: int) -> tuple[int, int]:
+        first_seq, offset = _RECORD.unpack(
+            os.pread(self._fd, _RECORD.size, len(_MAGIC) + position * _RECORD.size).ljust(_RECORD.size, b"\xff")
+        )
+        return first_seq, offset
+
+
+class IndexWriter:
+    """Keeps a log's index in step with its writer. Nothing that goes wrong here matters to anybody."""
+
+    def __init__(self, log: Path, known: Iterable[tuple[int, int]]) -> None:
+        """``known`` are the (first seq, offset) of every stretch that the log has; the file is made to say so."""
+        self._path = index_path(log)
+        self._known = known
+        self._fd: int | None = None
+        self._size = 0
+
+    def add(self, first_seq: int, offset: int) -> None:
+        """Record a stretch that has become durable."""
+        with contextlib.suppress(OSError):
+            if self._fd is None:
+                self._open()
+            if self._fd is not None:
+                self._size += os.pwrite(self._fd, _RECORD.pack(first_seq, offset), self._size)
+
+    def close(self) -> None:
+        """Release the file."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def _open(self) -> None:
+        content = _MAGIC + b"".join(_RECORD.pack(*record) for record in self._known)
+        self._known = ()
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(self._path, flags, 0o600)
+        if os.pread(self._fd, len(content) + 1, 0) != content:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, content, 0)
+        self._size = len(content)

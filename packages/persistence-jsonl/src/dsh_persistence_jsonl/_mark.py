@@ -1,0 +1,39 @@
+"""The durable mark beside a log: how much of it was acknowledged (DURABILITY §3).
+
+It decides between a torn tail and damage. Only a log that ``dsh`` alone wrote has none. Two slots, written in turn, of
+which the later intact one counts; a mark that is behind its log is normal.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+SLOT_OFFSETS = (0, 512)
+_SLOT = struct.Struct("<Q16sI")
+"""Acknowledged length of the log in bytes, the chain of its frames' digests, and a CRC-32 of both."""
+
+
+def mark_path(log: Path) -> Path:
+    """Return where the mark of a log lies."""
+    return log.with_name(f"{log.name}.mark")
+
+
+def acknowledged_bytes(log: Path) -> int | None:
+    """Return how many bytes of a log its mark vouches for; None when there is no intact mark."""
+    try:
+        fd = os.open(mark_path(log), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return None
+    with open(fd, "rb") as file:
+        content = file.read(SLOT_OFFSETS[-1] + _SLOT.size)
+    lengths = []
+    for offset in SLOT_OFFSETS:
+        slot = content[offset : offset + _SLOT.size]
+        if len(slot) == _SLOT.size:
+            length, _, checksum = _SLOT.unpack(slot)
+            if zlib.crc32(slot[:-4]) == checksum:
+                lengths.append(length)
+    return max(lengths, default=None)

@@ -1,0 +1,276 @@
+"""The ways to read one log: whole, from an event on through the index, as a stream, or following it as it grows."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from dsh_persistence import ForeignChange, LogTail, SessionCorrupt, StoredPrefix
+from dsh_session import EventLog, SessionEvent, SessionHeader
+
+from ._disk import open_regular, read_all
+from ._frames import PIECE_BYTES
+from ._index import IndexReader
+from ._layout import LogFile
+from ._mark import acknowledged_bytes
+from ._rows import RowInvalid, decode_row, decode_rows
+from ._scan import HEADER_BYTES, Scan, read_header, scan_log, stream_events
+from ._stretches import Decoder, Stretches
+
+_HEAD_BYTES = 4 << 10
+"""Enough for nearly every header, and often for the first events."""
+_TAIL_BYTES = 16
+_TAIL_STORED_BYTES = 8 << 20
+"""About how much of a log one ``tail`` call takes in."""
+_BASELINES = {"sandbox/mode": "mode", "approval/policy": "policy"}
+_OPENING_EVENTS = 32
+"""Among so many first own events the baselines lie; the first turn ends the search sooner."""
+
+
+@contextmanager
+def opened(file: LogFile) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a log for reading, with its state at that moment. Raises ``SessionCorrupt`` when it cannot be read."""
+    try:
+        fd = open_regular(file.path)
+        try:
+            yield fd, os.fstat(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise SessionCorrupt(str(file.path), f"the log cannot be read: {error.strerror}") from error
+
+
+def read_whole(file: LogFile) -> tuple[Scan, StoredPrefix, os.stat_result]:
+    """Read and check a log from its first byte to its last."""
+    # Asked first: the mark never runs ahead of the log, so an older mark cannot vouch for bytes not read here.
+    marked = acknowledged_bytes(file.path)
+    with opened(file) as (fd, status):
+        content = read_all(fd, status.st_size)
+    header, begin, protected = read_header(file, content)
+    scan = scan_log(file, content, base=0, begin=begin, due=0, protected=protected, marked=marked)
+    cut = _cut(file, header, scan.log)
+    return (
+        scan,
+        _prefix(file, header, scan, protected=protected, revision=revision_of(status, content), cut=cut),
+        status,
+    )
+
+
+def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
+    """Read a log from ``from_seq`` on through its index; None when the index is absent, stale or of no use.
+
+    Only the stretches from there on are checked.
+    """
+    marked = acknowledged_bytes(file.path)
+    with opened(file) as (fd, status):
+        header, begin, protected = _head(file, fd)
+        place = None if header.is_seeded else _place(file, from_seq)
+        if place is None or place[1] < begin:
+            return None  # of a fork, too: where its inherited part ends can stand anywhere before
+        due, start = place
+        content = read_all(fd, status.st_size - start, start)
+        opening = _opening(file, _reader(fd, begin, status.st_size), begin)
+    try:
+        scan = scan_log(file, content, base=start, begin=start, due=due, protected=protected, marked=marked)
+    except SessionCorrupt:
+        return None  # reading all of it says what is wrong, the index or the log
+    if not len(scan.blocks):
+        return None
+    prefix = _prefix(
+        file, header, scan, protected=protected, revision=revision_of(status, content), cut=0, opening=opening
+    )
+    return dataclasses.replace(prefix, events=scan.log.suffix(from_seq))
+
+
+def stream(file: LogFile) -> Iterator[SessionEvent]:
+    """Yield every event, holding one stretch at a time; checks and ends as ``read_whole`` does."""
+    marked = acknowledged_bytes(file.path)
+    with opened(file) as (fd, status):
+        _, begin, protected = _head(file, fd)
+        read = _reader(fd, begin, status.st_size)
+        yield from stream_events(file, read, begin=begin, protected=protected, marked=marked)
+
+
+def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
+    """Return the events that came after ``cursor``, of whole stretches only, and the cursor after them.
+
+    A bad stretch is never passed over: it raises ``SessionCorrupt``, and the cursor stays before it.
+    """
+    with opened(file) as (fd, status):
+        _, begin, _ = _head(file, fd)
+        place = {"device": status.st_dev, "inode": status.st_ino}
+        at = {**place, "offset": begin, "seq": 0} if cursor is None else dict(cursor)
+        if any(at[key] != value for key, value in place.items()) or not begin <= at["offset"] <= status.st_size:
+            raise ForeignChange(str(file.path), "the log is not the one that the cursor followed")
+        events: list[SessionEvent] = []
+        decoder = Decoder(file)
+        stretches = Stretches(file, _reader(fd, at["offset"], status.st_size), base=at["offset"], piece=PIECE_BYTES)
+        limit = at["offset"] + _TAIL_STORED_BYTES
+        for offset, stored in stretches:
+            events += _whole(file, decoder, offset, stored, due=at["seq"] + len(events))
+            at["offset"] = offset + len(stored)
+            if at["offset"] >= limit:
+                break
+        if stretches.fault is not None and stretches.fault.kind == "damaged":
+            raise SessionCorrupt(str(file.path), stretches.fault.reason, offset=stretches.fault.offset)
+    at["seq"] += len(events)
+    return LogTail(events=tuple(events), cursor=at)
+
+
+def decoded_text(file: LogFile) -> Iterator[bytes]:
+    """Yield the text of a log as it is stored, header line included, up to where a crash cut it."""
+    with opened(file) as (fd, status):
+        decoder = Decoder(file)
+        stretches = Stretches(file, _reader(fd, 0, status.st_size), base=0, piece=PIECE_BYTES)
+        for offset, stored in stretches:
+            yield from decoder.pieces(offset, stored)
+    if stretches.fault is not None and stretches.fault.kind == "damaged":
+        raise SessionCorrupt(str(file.path), stretches.fault.reason, offset=stretches.fault.offset)
+
+
+def header_of(file: LogFile) -> tuple[SessionHeader, str]:
+    """Return a log's header and revision from one small read of its beginning and one of its end."""
+    with opened(file) as (fd, status):
+        header, _, _ = _head(file, fd)
+        tail = os.pread(fd, _TAIL_BYTES, max(0, status.st_size - _TAIL_BYTES))
+    return header, revision_of(status, tail)
+
+
+def revision_of(status: os.stat_result, content: bytes) -> str:
+    """Identify this state of the file: where it is, how long, when touched, and how it ends (DURABILITY G19)."""
+    return (
+        f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:"
+        f"{content[-_TAIL_BYTES:].hex()}"
+    )
+
+
+def _head(file: LogFile, fd: int) -> tuple[SessionHeader, int, bool]:
+    """Return what ``read_header`` makes of the first bytes of a log, few of them where those will do."""
+    head = os.pread(fd, _HEAD_BYTES, 0)
+    if len(head) == _HEAD_BYTES:
+        with contextlib.suppress(SessionCorrupt):
+            return read_header(file, head)
+        head = os.pread(fd, HEADER_BYTES, 0)
+    return read_header(file, head)
+
+
+def _opening(file: LogFile, read: Callable[[int], bytes], begin: int) -> list[SessionEvent]:
+    """Return the first events of a log, as far as ``_complete`` looks; none that cannot be read."""
+    events: list[SessionEvent] = []
+    decoder = Decoder(file)
+    with contextlib.suppress(SessionCorrupt):
+        for offset, stored in Stretches(file, read, base=begin, piece=_HEAD_BYTES):
+            for event in _whole(file, decoder, offset, stored, due=len(events)):
+                events.append(event)
+                if event.type == "turn/start" or len(events) == _OPENING_EVENTS:
+                    return events
+    return events
+
+
+def _reader(fd: int, begin: int, end: int) -> Callable[[int], bytes]:
+    """Return a function that reads on from ``begin``, and not beyond the size that the file had."""
+    position = begin
+
+    def read(size: int) -> bytes:
+        nonlocal position
+        piece = os.pread(fd, min(size, end - position), position)
+        position += len(piece)
+        return piece
+
+    return read
+
+
+def _place(file: LogFile, seq: int) -> tuple[int, int] | None:
+    try:
+        index = IndexReader(file.path)
+    except OSError:
+        return None
+    try:
+        return index.stretch_of(seq)
+    finally:
+        index.close()
+
+
+def _whole(file: LogFile, decoder: Decoder, offset: int, stored: bytes, *, due: int) -> Iterator[SessionEvent]:
+    text = decoder.text(stored)
+    events = None if text is None else decode_rows(text, due)
+    if events is not None:
+        yield from events
+        return
+    for seq, line in enumerate(decoder.lines(offset, stored), due):
+        try:
+            event = decode_row(line)
+        except RowInvalid as error:
+            raise SessionCorrupt(str(file.path), f"no event: {error}", offset=offset, line=seq + 2) from None
+        if event.seq != seq:
+            reason = f"seq {event.seq} where {seq} is due"
+            raise SessionCorrupt(str(file.path), reason, offset=offset, line=seq + 2)
+        yield event
+
+
+def _prefix(
+    file: LogFile,
+    header: SessionHeader,
+    scan: Scan,
+    *,
+    protected: bool,
+    revision: str,
+    cut: int,
+    opening: Sequence[SessionEvent] | None = None,
+) -> StoredPrefix:
+    return StoredPrefix(
+        header=_complete(header, scan.log if opening is None else opening, cut),
+        generation=file.generation,
+        events=scan.log,
+        cut=cut,
+        torn=scan.torn,
+        salvaged=scan.salvaged,
+        protected=protected,
+        revision=revision,
+        source=str(file.path),
+    )
+
+
+def _cut(file: LogFile, header: SessionHeader, log: EventLog) -> int:
+    """Return how many events a fork inherited: the seq of the last marker that says so (GENERATIONS §1.1)."""
+    if not header.is_seeded:
+        return 0
+    cut = None
+    for event in log.of_type("session/end-seed"):
+        if _fields(event).get("inherited") is True:
+            cut = event.seq
+    if cut is None:
+        raise SessionCorrupt(str(file.path), "the session has no end of its inherited part")
+    return cut
+
+
+def _complete(header: SessionHeader, log: Sequence[SessionEvent], cut: int) -> SessionHeader:
+    """Fill in what a header line does not carry: the inherited count and the two delegation baselines."""
+    baselines: dict[str, str] = {}
+    for event in log[cut : cut + _OPENING_EVENTS]:
+        value_key = _BASELINES.get(event.type)
+        if value_key is not None:
+            fields = _fields(event)
+            if fields.get("source") == "delegation" and isinstance(fields.get(value_key), str):
+                baselines.setdefault(event.type, fields[value_key])
+        elif event.type == "turn/start":
+            break
+    return dataclasses.replace(
+        header,
+        seed_length=cut if header.is_seeded else None,
+        sandbox_mode=baselines.get("sandbox/mode"),
+        approval_policy=baselines.get("approval/policy"),
+    )
+
+
+def _fields(event: SessionEvent) -> Mapping[str, Any]:
+    """Return the event's data; empty for data that is no object, which is a matter of what the log means."""
+    try:
+        data = event.data
+    except ValueError:
+        return {}
+    return cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}

@@ -1,0 +1,127 @@
+"""A log's bytes as stretches that decode alone: frames of zstd, or runs of whole lines."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+
+import zstandard
+
+from dsh_persistence import RowTooLarge, SessionCorrupt
+
+from ._frames import PIECE_BYTES, Fault, FrameDecoder, walk_frames
+from ._layout import LogFile
+
+ROW_BYTES = 256 << 20
+"""The longest row a reader takes."""
+RUN_BYTES = 64 << 10
+"""About how much text of a raw log is one stretch."""
+
+
+class Stretches:
+    """Iterates over the stretches of a log as (offset, stored bytes), reading no more than it needs.
+
+    When the iteration has ended, ``fault`` says what stopped it before the end of the file, and ``tail`` is the rest.
+    """
+
+    def __init__(self, log: LogFile, read: Callable[[int], bytes], *, base: int, piece: int) -> None:
+        """``read(n)`` gives the next up to ``n`` bytes, from file offset ``base`` on; ``piece`` is a first ``n``."""
+        self._log = log
+        self._read = read
+        self._offset = base
+        self._piece = piece
+        self._walk = walk_frames if log.encoding == "zstd" else _walk_lines
+        self.fault: Fault | None = None
+        self.tail = b""
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        rest = b""
+        # A stretch that needs more than a piece is asked for in ever larger ones, so its bytes are copied few times.
+        while piece := self._read(max(self._piece, len(rest))):
+            rest = rest + piece if rest else piece
+            ends, fault = self._walk(rest)
+            start = 0
+            for end in ends:
+                yield self._offset + start, rest[start:end]
+                start = end
+            self._offset += start
+            rest = rest[start:]
+            if fault is not None and fault.kind == "damaged":
+                self._stop(fault, rest)
+                return
+            if len(rest) > ROW_BYTES and self._log.encoding == "raw":
+                raise RowTooLarge(str(self._log.path), offset=self._offset, limit_bytes=ROW_BYTES)
+        if rest:
+            reason = "the file ends inside a frame" if self._log.encoding == "zstd" else "the file ends inside a line"
+            self._stop(Fault(kind="torn", offset=0, reason=reason), rest)
+
+    def _stop(self, fault: Fault, rest: bytes) -> None:
+        self.fault = Fault(kind=fault.kind, offset=self._offset, reason=fault.reason)
+        parts = [rest]
+        while piece := self._read(PIECE_BYTES):
+            parts.append(piece)
+        self.tail = b"".join(parts)
+
+
+class Decoder:
+    """From the stored bytes of a stretch to its text; not for two threads at once."""
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self._frames = FrameDecoder()
+
+    def text(self, stored: bytes) -> bytes | None:
+        """Return the text of a stretch, or None when it is to be streamed: it is large, or damaged."""
+        return self._frames.decode(stored) if self._log.encoding == "zstd" else stored
+
+    def pieces(self, offset: int, stored: bytes) -> Iterator[bytes]:
+        """Yield the text of a stretch piece by piece. Raises ``SessionCorrupt`` for damage."""
+        if self._log.encoding == "raw":
+            yield stored
+            return
+        try:
+            yield from self._frames.stream(stored)
+        except zstandard.ZstdError as error:
+            raise SessionCorrupt(str(self._log.path), f"a frame is damaged: {error}", offset=offset) from None
+
+    def lines(self, offset: int, stored: bytes) -> Iterator[bytes]:
+        """Yield the lines of a stretch without their ends, holding one at a time.
+
+        Raises ``SessionCorrupt`` for damage and ``RowTooLarge``.
+        """
+        return whole_lines(self._log, offset, self.pieces(offset, stored))
+
+    def salvaged_lines(self, offset: int, tail: bytes) -> Iterator[bytes]:
+        """Yield the whole lines that a cut stretch still gives."""
+        pieces = self._frames.salvage(tail) if self._log.encoding == "zstd" else iter(())
+        return whole_lines(self._log, offset, pieces, cut=True)
+
+
+def whole_lines(log: LogFile, offset: int, pieces: Iterable[bytes], *, cut: bool = False) -> Iterator[bytes]:
+    """Join pieces of text into lines; what follows the last line end is damage unless the text may be ``cut``."""
+    held: list[bytes] = []
+    held_bytes = 0
+    for piece in pieces:
+        first, *others = piece.split(b"\n")
+        held.append(first)
+        held_bytes += len(first)
+        if held_bytes > ROW_BYTES:
+            raise RowTooLarge(str(log.path), offset=offset, limit_bytes=ROW_BYTES)
+        if others:
+            yield b"".join(held)
+            yield from others[:-1]
+            held, held_bytes = [others[-1]], len(others[-1])
+    if held_bytes and not cut:
+        raise SessionCorrupt(str(log.path), "a whole frame ends inside a line", offset=offset)
+
+
+def _walk_lines(data: bytes) -> tuple[array[int], Fault | None]:
+    """Cut text into runs of whole lines of about ``RUN_BYTES``, as ``walk_frames`` cuts frames."""
+    ends = array("Q")
+    start, last = 0, data.rfind(b"\n") + 1
+    while start < last:
+        end = data.rfind(b"\n", start, min(start + RUN_BYTES, last)) + 1
+        end = end or data.find(b"\n", start) + 1
+        ends.append(end)
+        start = end
+    return ends, None
