@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from . import generations
-from ._header import SessionHeader
+from ._header import Origin, SessionHeader
 from ._json import decode_json, encode_data
 from .errors import FormatUnsupported, HeaderInvalid
 
 _STRINGS = {"cwd": "cwd", "parentSession": "parent_session", "origin": "origin", "agentPreset": "agent_preset"}
 _KEYS = {"type", "version", "id", "createdAt", "isSeeded", "delegationDepth", *_STRINGS}
+
+
+class _Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """A header line as it should be; whatever does not fit is looked at field by field, to say what is wrong."""
+
+    type: Literal["session"]
+    version: int
+    id: str
+    created_at: int
+    is_seeded: bool
+    delegation_depth: int
+    cwd: str | UnsetType = UNSET
+    parent_session: str | UnsetType = UNSET
+    origin: Origin | UnsetType = UNSET
+    agent_preset: str | UnsetType = UNSET
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
 
 
 def encode_header(header: SessionHeader) -> bytes:
@@ -40,6 +61,25 @@ def decode_header(line: bytes) -> SessionHeader:
     Raises ``FormatUnsupported`` for another generation, whatever else its line holds, and ``HeaderInvalid`` for a line
     that is no header of the current one.
     """
+    try:
+        found = _decode_line(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return _decode_slowly(line)
+    if found.version != generations.CURRENT:
+        raise FormatUnsupported(found.version, current=generations.CURRENT)
+    return SessionHeader(
+        id=found.id,
+        created_at=found.created_at,
+        cwd=None if found.cwd is UNSET else found.cwd,
+        parent_session=None if found.parent_session is UNSET else found.parent_session,
+        is_seeded=found.is_seeded,
+        origin=None if found.origin is UNSET else found.origin,
+        delegation_depth=found.delegation_depth,
+        agent_preset=None if found.agent_preset is UNSET else found.agent_preset,
+    )
+
+
+def _decode_slowly(line: bytes) -> SessionHeader:
     try:
         decoded = decode_json(line)
     except ValueError as error:

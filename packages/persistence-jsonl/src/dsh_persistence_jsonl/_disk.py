@@ -16,7 +16,7 @@ _LASTING = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, err
 
 
 @contextmanager
-def usable(place: Path) -> Generator[None]:
+def usable(place: str | os.PathLike[str]) -> Generator[None]:
     """Turn errors that will not pass by themselves into ``StoreUnusable``; ``place`` is named where they name none."""
     try:
         yield
@@ -26,13 +26,14 @@ def usable(place: Path) -> Generator[None]:
         raise StoreUnusable(str(error.filename or place), f"cannot be used: {error.strerror}") from error
 
 
-def open_regular(path: Path) -> int:
-    """Open a file for reading. Follows no link, and is not held up by a pipe that stands in its place."""
+def open_regular(path: str) -> tuple[int, os.stat_result]:
+    """Open a file for reading, and tell its state. Follows no link, and no pipe in its place holds it up."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return fd
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return fd, status
 
 
 def sync_folder(folder: Path) -> None:

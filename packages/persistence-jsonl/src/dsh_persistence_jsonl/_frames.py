@@ -78,6 +78,15 @@ class FrameDecoder:
             return
 
 
+def first_frame_text(head: bytes, frames: FrameDecoder) -> bytes:
+    """Return the content of the frame at the start of ``head``; empty where it is cut, damaged or large."""
+    try:
+        end = _frame_end(head, 0)
+    except ValueError:
+        return b""
+    return (frames.decode(head[:end]) or b"") if end <= len(head) else b""
+
+
 def has_checksum(frame: bytes) -> bool:
     """Tell whether a frame carries a checksum of its content."""
     return bool(frame[4] & _HAS_CHECKSUM)

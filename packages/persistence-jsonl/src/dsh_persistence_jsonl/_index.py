@@ -11,22 +11,21 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 _MAGIC = b"dsh-py frame idx"
 _RECORD = struct.Struct("<QQ")
 """The seq of a stretch's first event, and the offset in the log where the stretch begins."""
 
 
-def index_path(log: Path) -> Path:
+def index_path(log: str) -> str:
     """Return where the index of a log lies."""
-    return log.with_name(f"{log.name}.idx")
+    return f"{log}.idx"
 
 
 class IndexReader(Sequence[int]):
     """The first seqs of an index file, read where they are asked for."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: str) -> None:
         """Raises ``OSError`` when there is no index."""
         self._fd = os.open(index_path(log), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
         size = os.fstat(self._fd).st_size
@@ -58,7 +57,7 @@ class IndexReader(Sequence[int]):
 class IndexWriter:
     """Keeps a log's index in step with its writer. Nothing that goes wrong here matters to anybody."""
 
-    def __init__(self, log: Path, known: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, log: str, known: Iterable[tuple[int, int]]) -> None:
         """``known`` are the (first seq, offset) of every stretch that the log has; the file is made to say so."""
         self._path = index_path(log)
         self._known = known

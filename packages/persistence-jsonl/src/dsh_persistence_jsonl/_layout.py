@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dsh_persistence import StoreUnusable
 from dsh_session import SessionHeader, generations
@@ -20,6 +22,7 @@ SUFFIXES: dict[Encoding, str] = {"zstd": ".jsonl.zstd", "raw": ".jsonl"}
 LOCK_NAME = "session.lock"
 
 _PLAIN = re.compile(r"[A-Za-z0-9._-]")
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._-]+")
 _SEPARATORS = {"/", "\\", ":"}
 # No leading zero and a lower-case v; anything else in a session's folder is no log.
 _LOG_NAME = re.compile(r"session(?:\.v([1-9][0-9]*))?\.jsonl(\.zstd)?")
@@ -28,15 +31,21 @@ NAME_BYTES = 255
 """The longest name that file systems take."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
-    """One log found below a root."""
+class LogFile(NamedTuple):
+    """One log found below a root. A tuple, and strings in it: a listing makes one for each of many sessions."""
 
-    path: Path
+    folder: str
+    name: str
     generation: int
     encoding: Encoding
 
+    @property
+    def path(self) -> str:
+        """The log's absolute path."""
+        return f"{self.folder}/{self.name}"
 
+
+@lru_cache(maxsize=1024)
 def project_segment(cwd: str | None) -> str:
     """Return the folder name of a working directory; lossy, several directories may share one."""
     if cwd is None:
@@ -60,6 +69,8 @@ def session_segment(session_id: str) -> str:
         raise ValueError(msg)
     if session_id in (".", ".."):
         return "~002E" * len(session_id)
+    if _PLAIN_ID.fullmatch(session_id):
+        return session_id
     return "".join(_escape(unit) for unit in _units(session_id))
 
 
@@ -73,25 +84,28 @@ def log_path(root: Path, header: SessionHeader, encoding: Encoding) -> Path:
     return root / project_segment(header.cwd) / session_segment(header.id) / log_name(encoding)
 
 
-def session_folders(root: Path) -> Iterator[Path]:
+def session_folders(root: str) -> Iterator[str]:
     """Yield every folder below ``root`` that may be a session's, in name order; none for an absent root."""
     for project in subfolders(root):
         yield from subfolders(project)
 
 
-def folders_of(root: Path, session_id: str) -> list[Path]:
+def folders_of(root: str, session_id: str) -> list[str]:
     """Return the folders of one id, one for each project that has it; more than one is damage.
 
     Raises ``StoreUnusable`` when there is none, but a project that cannot be searched.
     """
     segment = session_segment(session_id)
-    found: list[Path] = []
+    found: list[str] = []
     problem: StoreUnusable | None = None
     for project in subfolders(root) if len(segment) <= NAME_BYTES else ():
+        folder = f"{project}/{segment}"
         try:
             with usable(project):
-                if _is_folder(project / segment):
-                    found.append(project / segment)
+                if stat.S_ISDIR(os.lstat(folder).st_mode):
+                    found.append(folder)
+        except FileNotFoundError:
+            continue
         except StoreUnusable as error:
             problem = error
     if problem is not None and not found:
@@ -99,32 +113,32 @@ def folders_of(root: Path, session_id: str) -> list[Path]:
     return found
 
 
-def logs_in(folder: Path) -> list[LogFile]:
-    """Return the logs of a session's folder, highest generation first; lock files and others are passed over."""
-    found = [
-        LogFile(path=path, generation=int(match[1] or 0), encoding="zstd" if match[2] else "raw")
-        for path in _children(folder)
-        if (match := _LOG_NAME.fullmatch(path.name))
-    ]
-    return sorted(found, key=lambda log: (-log.generation, log.encoding))
+def logs_in(folder: str) -> list[LogFile]:
+    """Return the logs of a session's folder, highest generation first; lock files and others are passed over.
 
-
-def subfolders(folder: Path) -> list[Path]:
-    """Return the folders in ``folder``, in name order; none where it is absent. Raises ``StoreUnusable``."""
-    with usable(folder):
-        return sorted(path for path in _children(folder) if _is_folder(path))
-
-
-def _children(folder: Path) -> list[Path]:
+    Raises ``StoreUnusable`` when the folder cannot be read.
+    """
     try:
         with usable(folder):
-            return list(folder.iterdir())
+            names = os.listdir(folder)  # noqa: PTH208  # a Path for each name would double the cost of a listing
     except FileNotFoundError:
         return []
+    found = [
+        LogFile(folder, name, int(match[1] or 0), "zstd" if match[2] else "raw")
+        for name in names
+        if (match := _LOG_NAME.fullmatch(name))
+    ]
+    return found if len(found) < 2 else sorted(found, key=lambda log: (-log.generation, log.encoding))
 
 
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+def subfolders(folder: str) -> list[str]:
+    """Return the folders in ``folder``, in name order; none where it is absent. Raises ``StoreUnusable``."""
+    try:
+        with usable(folder), os.scandir(folder) as entries:
+            # The kind of an entry comes with its name, so this asks nothing of each; links are no folders here.
+            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
 
 
 def _units(text: str) -> Iterator[str]:

@@ -162,7 +162,7 @@ class JsonlLog(EventLog):
 
     def _damage(self, offset: int, seq: int, reason: str) -> SessionCorrupt:
         # The header is line 1 and every event is one line, so event n is line n + 2.
-        return SessionCorrupt(str(self._blocks.log.path), reason, offset=offset, line=seq + 2)
+        return SessionCorrupt(self._blocks.log.path, reason, offset=offset, line=seq + 2)
 
     def _keep(self, block: int, size_bytes: int, events: tuple[SessionEvent, ...]) -> None:
         with self._lock:

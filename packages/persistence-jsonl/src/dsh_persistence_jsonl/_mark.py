@@ -9,19 +9,18 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from pathlib import Path
 
 SLOT_OFFSETS = (0, 512)
 _SLOT = struct.Struct("<Q16sI")
 """Acknowledged length of the log in bytes, the chain of its frames' digests, and a CRC-32 of both."""
 
 
-def mark_path(log: Path) -> Path:
+def mark_path(log: str) -> str:
     """Return where the mark of a log lies."""
-    return log.with_name(f"{log.name}.mark")
+    return f"{log}.mark"
 
 
-def acknowledged_bytes(log: Path) -> int | None:
+def acknowledged_bytes(log: str) -> int | None:
     """Return how many bytes of a log its mark vouches for; None when there is no intact mark."""
     try:
         fd = os.open(mark_path(log), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))

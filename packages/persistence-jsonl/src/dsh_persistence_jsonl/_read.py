@@ -13,12 +13,12 @@ from dsh_persistence import ForeignChange, LogTail, SessionCorrupt, StoredPrefix
 from dsh_session import EventLog, SessionEvent, SessionHeader
 
 from ._disk import open_regular, read_all
-from ._frames import PIECE_BYTES
+from ._frames import PIECE_BYTES, FrameDecoder, first_frame_text
 from ._index import IndexReader
 from ._layout import LogFile
 from ._mark import acknowledged_bytes
 from ._rows import RowInvalid, decode_row, decode_rows
-from ._scan import HEADER_BYTES, Scan, read_header, scan_log, stream_events
+from ._scan import HEADER_BYTES, LF, Scan, parse_header, read_header, scan_log, stream_events
 from ._stretches import Decoder, Stretches
 
 _HEAD_BYTES = 4 << 10
@@ -35,13 +35,13 @@ _OPENING_EVENTS = 32
 def opened(file: LogFile) -> Iterator[tuple[int, os.stat_result]]:
     """Open a log for reading, with its state at that moment. Raises ``SessionCorrupt`` when it cannot be read."""
     try:
-        fd = open_regular(file.path)
+        fd, status = open_regular(file.path)
         try:
-            yield fd, os.fstat(fd)
+            yield fd, status
         finally:
             os.close(fd)
     except OSError as error:
-        raise SessionCorrupt(str(file.path), f"the log cannot be read: {error.strerror}") from error
+        raise SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}") from error
 
 
 def read_whole(file: LogFile) -> tuple[Scan, StoredPrefix, os.stat_result]:
@@ -105,7 +105,7 @@ def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
         place = {"device": status.st_dev, "inode": status.st_ino}
         at = {**place, "offset": begin, "seq": 0} if cursor is None else dict(cursor)
         if any(at[key] != value for key, value in place.items()) or not begin <= at["offset"] <= status.st_size:
-            raise ForeignChange(str(file.path), "the log is not the one that the cursor followed")
+            raise ForeignChange(file.path, "the log is not the one that the cursor followed")
         events: list[SessionEvent] = []
         decoder = Decoder(file)
         stretches = Stretches(file, _reader(fd, at["offset"], status.st_size), base=at["offset"], piece=PIECE_BYTES)
@@ -116,7 +116,7 @@ def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
             if at["offset"] >= limit:
                 break
         if stretches.fault is not None and stretches.fault.kind == "damaged":
-            raise SessionCorrupt(str(file.path), stretches.fault.reason, offset=stretches.fault.offset)
+            raise SessionCorrupt(file.path, stretches.fault.reason, offset=stretches.fault.offset)
     at["seq"] += len(events)
     return LogTail(events=tuple(events), cursor=at)
 
@@ -129,14 +129,19 @@ def decoded_text(file: LogFile) -> Iterator[bytes]:
         for offset, stored in stretches:
             yield from decoder.pieces(offset, stored)
     if stretches.fault is not None and stretches.fault.kind == "damaged":
-        raise SessionCorrupt(str(file.path), stretches.fault.reason, offset=stretches.fault.offset)
+        raise SessionCorrupt(file.path, stretches.fault.reason, offset=stretches.fault.offset)
 
 
-def header_of(file: LogFile) -> tuple[SessionHeader, str]:
-    """Return a log's header and revision from one small read of its beginning and one of its end."""
+def header_of(file: LogFile, frames: FrameDecoder) -> tuple[SessionHeader, str]:
+    """Return a log's header and revision from one small read of its beginning and one of its end.
+
+    ``frames`` is whoever lists many logs: making a decoder costs more than using one.
+    """
     with opened(file) as (fd, status):
-        header, _, _ = _head(file, fd)
-        tail = os.pread(fd, _TAIL_BYTES, max(0, status.st_size - _TAIL_BYTES))
+        head = os.pread(fd, _HEAD_BYTES, 0)
+        tail = head if status.st_size <= len(head) else os.pread(fd, _TAIL_BYTES, status.st_size - _TAIL_BYTES)
+        line = first_frame_text(head, frames) if file.encoding == "zstd" else head[: head.find(LF) + 1]
+        header = parse_header(file, line) if line and line.find(LF) == len(line) - 1 else _head(file, fd)[0]
     return header, revision_of(status, tail)
 
 
@@ -205,10 +210,10 @@ def _whole(file: LogFile, decoder: Decoder, offset: int, stored: bytes, *, due: 
         try:
             event = decode_row(line)
         except RowInvalid as error:
-            raise SessionCorrupt(str(file.path), f"no event: {error}", offset=offset, line=seq + 2) from None
+            raise SessionCorrupt(file.path, f"no event: {error}", offset=offset, line=seq + 2) from None
         if event.seq != seq:
             reason = f"seq {event.seq} where {seq} is due"
-            raise SessionCorrupt(str(file.path), reason, offset=offset, line=seq + 2)
+            raise SessionCorrupt(file.path, reason, offset=offset, line=seq + 2)
         yield event
 
 
@@ -231,7 +236,7 @@ def _prefix(
         salvaged=scan.salvaged,
         protected=protected,
         revision=revision,
-        source=str(file.path),
+        source=file.path,
     )
 
 
@@ -244,7 +249,7 @@ def _cut(file: LogFile, header: SessionHeader, log: EventLog) -> int:
         if _fields(event).get("inherited") is True:
             cut = event.seq
     if cut is None:
-        raise SessionCorrupt(str(file.path), "the session has no end of its inherited part")
+        raise SessionCorrupt(file.path, "the session has no end of its inherited part")
     return cut
 
 

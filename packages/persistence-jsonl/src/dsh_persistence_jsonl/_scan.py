@@ -97,7 +97,7 @@ def read_header(file: LogFile, head: bytes) -> tuple[SessionHeader, int, bool]:
     if file.encoding == "raw":
         line, found, _ = head.partition(b"\n")
         if not found:
-            raise SessionCorrupt(str(file.path), "the log has no whole header line", offset=0, line=1)
+            raise SessionCorrupt(file.path, "the log has no whole header line", offset=0, line=1)
         return parse_header(file, line), len(line) + 1, False
     position = 0
 
@@ -111,7 +111,7 @@ def read_header(file: LogFile, head: bytes) -> tuple[SessionHeader, int, bool]:
     if not frame:
         fault = stretches.fault
         reason = "the log has no whole header frame" if fault is None else f"no header frame: {fault.reason}"
-        raise SessionCorrupt(str(file.path), reason, offset=0, line=1)
+        raise SessionCorrupt(file.path, reason, offset=0, line=1)
     return parse_header(file, _only_line(file, frame)), len(frame), has_checksum(frame)
 
 
@@ -120,9 +120,9 @@ def parse_header(file: LogFile, line: bytes) -> SessionHeader:
     try:
         return decode_header(line)
     except FormatUnsupported as error:
-        raise FormatNotSupported(str(file.path), error.version, str(error)) from None
+        raise FormatNotSupported(file.path, error.version, str(error)) from None
     except HeaderInvalid as error:
-        raise SessionCorrupt(str(file.path), str(error), offset=0, line=1) from None
+        raise SessionCorrupt(file.path, str(error), offset=0, line=1) from None
 
 
 def _only_line(file: LogFile, frame: bytes) -> bytes:
@@ -134,12 +134,12 @@ def _only_line(file: LogFile, frame: bytes) -> bytes:
             if len(text) > HEADER_BYTES:
                 break
     except SessionCorrupt as error:
-        raise SessionCorrupt(str(file.path), f"the header frame: {error.reason}", offset=0, line=1) from None
+        raise SessionCorrupt(file.path, f"the header frame: {error.reason}", offset=0, line=1) from None
     if len(text) > HEADER_BYTES or not text.endswith(b"\n") or text.count(b"\n") != 1:
         more = "more than " if len(text) > HEADER_BYTES else ""
         held = f"{more}{min(len(text), HEADER_BYTES)} bytes with {text.count(LF)} line ends"
         raise SessionCorrupt(
-            str(file.path), f"the first frame must hold exactly the header line; it holds {held}", offset=0, line=1
+            file.path, f"the first frame must hold exactly the header line; it holds {held}", offset=0, line=1
         )
     return text
 
@@ -207,7 +207,7 @@ class _Reader:
         if self._marked is not None and self.end < self._marked:
             short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
             reason = short if self._issue is None else f"{self._issue.reason}; {short}"
-            raise SessionCorrupt(str(self._file.path), reason, offset=self.end)
+            raise SessionCorrupt(self._file.path, reason, offset=self.end)
         if fault is None or self._issue is not None or not self._may_salvage(tail):
             return self._partial
         salvaged = list(self._partial)
@@ -216,7 +216,7 @@ class _Reader:
         return tuple(salvaged)
 
     def _judge(self, fault: Fault, tail: bytes) -> None:
-        path = str(self._file.path)
+        path = self._file.path
         if self._marked is None or fault.offset < self._marked:
             if fault.kind == "damaged":
                 raise SessionCorrupt(path, fault.reason, offset=fault.offset)
@@ -240,7 +240,7 @@ class _Reader:
 
     def _check_checksum(self, begin: int, stored: bytes) -> None:
         if self._protected and not has_checksum(stored):
-            raise SessionCorrupt(str(self._file.path), "a frame has no checksum, the header has", offset=begin)
+            raise SessionCorrupt(self._file.path, "a frame has no checksum, the header has", offset=begin)
 
     def _count(self, text: bytes) -> int | None:
         """Return how many rows a text holds when they look right, None when each must be read.
@@ -293,7 +293,7 @@ class _Reader:
     def _note(self, reason: str, offset: int) -> None:
         if self._issue is not None:
             return
-        self._issue = SessionCorrupt(str(self._file.path), reason, offset=offset, line=self._line)
+        self._issue = SessionCorrupt(self._file.path, reason, offset=offset, line=self._line)
         below = self._marked is not None and (offset < self._marked or self._protected)
         if below:  # acknowledged, or inside a frame whose checksum says that it was written so
             raise self._issue
@@ -311,7 +311,7 @@ class _Reader:
             return
         assert self._issue is not None  # noqa: S101  # it is what broke
         reason = f"{self._issue.reason}, and an intact frame follows at byte {begin}"
-        raise SessionCorrupt(str(self._file.path), reason, offset=self._issue.offset)
+        raise SessionCorrupt(self._file.path, reason, offset=self._issue.offset)
 
     def _reread(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
         return (decode_row(line) for line in self._decoder.lines(begin, stored))

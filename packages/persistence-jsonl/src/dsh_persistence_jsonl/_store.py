@@ -24,6 +24,7 @@ from dsh_persistence import (
 from dsh_session import SessionEvent, SessionHeader, generations
 
 from ._disk import usable
+from ._frames import FrameDecoder
 from ._layout import (
     NAME_BYTES,
     Encoding,
@@ -31,6 +32,7 @@ from ._layout import (
     folders_of,
     log_path,
     logs_in,
+    project_segment,
     session_folders,
     session_segment,
     subfolders,
@@ -72,14 +74,14 @@ class JsonlLogStore:
     def open(self, session_id: str) -> JsonlLogWriter:
         """Claim an existing log and read it under the claim."""
         log = self._resolve(session_id)
-        with usable(log.path.parent):
-            lease = Lease(log.path.parent, session_id)
+        with usable(log.folder):
+            lease = Lease(Path(log.folder), session_id)
         try:
             scan, stored, status = read_whole(log)
             self._require_identity(log, stored.header)
             known = list(zip(scan.blocks.first_seqs, scan.blocks.begins, strict=True))
             found = Found(stored, scan.end, status, lease, known)
-            return JsonlLogWriter(self, stored.header, log.path, log.encoding, found=found)
+            return JsonlLogWriter(self, stored.header, Path(log.path), log.encoding, found=found)
         except BaseException:
             lease.close()
             raise
@@ -100,7 +102,7 @@ class JsonlLogStore:
     def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
         """Yield every stored event, in order, holding one frame at a time."""
         log = self._resolve(ref)
-        self._require_identity(log, header_of(log)[0])
+        self._require_identity(log, header_of(log, FrameDecoder())[0])
         return stream(log)
 
     def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
@@ -113,7 +115,8 @@ class JsonlLogStore:
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session by its header alone; one that cannot be read is an entry with its problem."""
-        for project in subfolders(self.root):
+        frames = FrameDecoder()
+        for project in subfolders(str(self.root)):
             try:
                 folders = subfolders(project)
             except StoreUnusable as problem:
@@ -126,7 +129,7 @@ class JsonlLogStore:
                     yield _damaged(folder, problem)
                     continue
                 if logs:
-                    yield self._listed(logs)
+                    yield self._listed(logs, frames)
 
     def close(self) -> None:
         """Do nothing: no descriptor outlives a call."""
@@ -142,12 +145,12 @@ class JsonlLogStore:
                 str(self.root),
                 f"cannot hold session {header.id!r}: its folder name takes {needed} bytes of {NAME_BYTES}",
             )
-        for folder in folders_of(self.root, header.id):
+        for folder in folders_of(str(self.root), header.id):
             if logs := logs_in(folder):
-                raise SessionAlreadyStored(header.id, str(logs[0].path))
+                raise SessionAlreadyStored(header.id, logs[0].path)
         if self._has_one_encoding:
             return
-        for folder in session_folders(self.root):
+        for folder in session_folders(str(self.root)):
             for log in logs_in(folder):
                 if log.encoding != encoding:
                     raise StoreUnusable(
@@ -158,7 +161,7 @@ class JsonlLogStore:
         self._has_one_encoding = True
 
     def _found_encoding(self) -> Encoding | None:
-        for project in subfolders(self.root):
+        for project in subfolders(str(self.root)):
             with contextlib.suppress(StoreUnusable):  # which concerns whoever lists it, or writes
                 for folder in subfolders(project):
                     for log in logs_in(folder):
@@ -166,29 +169,33 @@ class JsonlLogStore:
         return None
 
     def _resolve(self, ref: str | SessionLocation) -> LogFile:
-        log = self._find(ref) if isinstance(ref, str) else self._select(Path(ref.path).parent)
+        log = self._find(ref) if isinstance(ref, str) else self._select(str(Path(ref.path).parent))
         self._require_current(log)
         return log
 
     def _find(self, session_id: str) -> LogFile:
         if not session_id:
             raise SessionNotFound(session_id, str(self.root))
-        folders = [folder for folder in folders_of(self.root, session_id) if logs_in(folder)]
+        folders = [folder for folder in folders_of(str(self.root), session_id) if logs_in(folder)]
         if not folders:
             raise SessionNotFound(session_id, str(self.root))
         if len(folders) > 1:
-            raise SessionCorrupt(str(folders[0]), f"session {session_id!r} lies in {folders[1]} as well; remove one")
+            raise SessionCorrupt(folders[0], f"session {session_id!r} lies in {folders[1]} as well; remove one")
         return self._select(folders[0])
 
     @staticmethod
-    def _select(folder: Path) -> LogFile:
+    def _select(folder: str) -> LogFile:
         """Return the log of the highest generation, which is never passed over for an older one."""
         logs = logs_in(folder)
         if not logs:
-            raise SessionNotFound(folder.name, str(folder))
-        if len({log.encoding for log in logs}) > 1:
-            names = ", ".join(log.path.name for log in logs)
-            raise SessionCorrupt(str(folder), f"the session has logs of both encodings ({names}); remove one kind")
+            raise SessionNotFound(Path(folder).name, folder)
+        return JsonlLogStore._select_from(logs)
+
+    @staticmethod
+    def _select_from(logs: Sequence[LogFile]) -> LogFile:
+        if len(logs) > 1 and len({log.encoding for log in logs}) > 1:
+            names = ", ".join(log.name for log in logs)
+            raise SessionCorrupt(logs[0].folder, f"the session has logs of both encodings ({names}); remove one kind")
         return logs[0]
 
     @staticmethod
@@ -196,33 +203,32 @@ class JsonlLogStore:
         if log.generation != generations.CURRENT:
             newer = log.generation > generations.CURRENT
             advice = "a newer harness wrote it; upgrade dsh-py" if newer else "this build reads only the current one"
-            raise FormatNotSupported(str(log.path), log.generation, f"generation v{log.generation}: {advice}")
+            raise FormatNotSupported(log.path, log.generation, f"generation v{log.generation}: {advice}")
 
     @staticmethod
     def _require_identity(log: LogFile, header: SessionHeader) -> None:
         """A log lies where its header says, or it is not what it seems (FORMAT §2.3)."""
-        folder = log.path.parent
-        expected = log_path(folder.parent.parent, header, log.encoding).parent
-        if (folder.parent.name, folder.name) != (expected.parent.name, expected.name):
+        place = f"{project_segment(header.cwd)}/{session_segment(header.id)}"
+        if not log.folder.endswith(f"/{place}"):
             raise SessionCorrupt(
-                str(log.path),
-                f"the header names session {header.id!r} in {header.cwd!r}, which lies in {expected}; was it moved?",
+                log.path,
+                f"the header names session {header.id!r} in {header.cwd!r}, which lies in {place}; was it moved?",
                 offset=0,
                 line=1,
             )
 
-    def _listed(self, logs: Sequence[LogFile]) -> ListedSession:
-        location = SessionLocation(kind="jsonl", path=str(logs[0].path))
+    def _listed(self, logs: Sequence[LogFile], frames: FrameDecoder) -> ListedSession:
+        location = SessionLocation(kind="jsonl", path=logs[0].path)
         try:
-            log = self._select(logs[0].path.parent)
+            log = self._select_from(logs)
             self._require_current(log)
-            header, revision = header_of(log)
+            header, revision = header_of(log, frames)
             self._require_identity(log, header)
         except PersistenceError as problem:
             return _damaged(logs[0].path, problem)
         return ListedSession(location=location, header=header, revision=revision)
 
 
-def _damaged(path: Path, problem: PersistenceError) -> ListedSession:
-    location = SessionLocation(kind="jsonl", path=str(path))
+def _damaged(path: str, problem: PersistenceError) -> ListedSession:
+    location = SessionLocation(kind="jsonl", path=path)
     return ListedSession(location=location, header=None, revision=None, problem=problem)

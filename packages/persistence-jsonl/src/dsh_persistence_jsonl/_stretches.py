@@ -50,7 +50,7 @@ class Stretches:
                 self._stop(fault, rest)
                 return
             if len(rest) > ROW_BYTES and self._log.encoding == "raw":
-                raise RowTooLarge(str(self._log.path), offset=self._offset, limit_bytes=ROW_BYTES)
+                raise RowTooLarge(self._log.path, offset=self._offset, limit_bytes=ROW_BYTES)
         if rest:
             reason = "the file ends inside a frame" if self._log.encoding == "zstd" else "the file ends inside a line"
             self._stop(Fault(kind="torn", offset=0, reason=reason), rest)
@@ -82,7 +82,7 @@ class Decoder:
         try:
             yield from self._frames.stream(stored)
         except zstandard.ZstdError as error:
-            raise SessionCorrupt(str(self._log.path), f"a frame is damaged: {error}", offset=offset) from None
+            raise SessionCorrupt(self._log.path, f"a frame is damaged: {error}", offset=offset) from None
 
     def lines(self, offset: int, stored: bytes) -> Iterator[bytes]:
         """Yield the lines of a stretch without their ends, holding one at a time.
@@ -106,13 +106,13 @@ def whole_lines(log: LogFile, offset: int, pieces: Iterable[bytes], *, cut: bool
         held.append(first)
         held_bytes += len(first)
         if held_bytes > ROW_BYTES:
-            raise RowTooLarge(str(log.path), offset=offset, limit_bytes=ROW_BYTES)
+            raise RowTooLarge(log.path, offset=offset, limit_bytes=ROW_BYTES)
         if others:
             yield b"".join(held)
             yield from others[:-1]
             held, held_bytes = [others[-1]], len(others[-1])
     if held_bytes and not cut:
-        raise SessionCorrupt(str(log.path), "a whole frame ends inside a line", offset=offset)
+        raise SessionCorrupt(log.path, "a whole frame ends inside a line", offset=offset)
 
 
 def _walk_lines(data: bytes) -> tuple[array[int], Fault | None]:

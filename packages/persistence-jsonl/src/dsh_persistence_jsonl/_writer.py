@@ -73,7 +73,7 @@ class JsonlLogWriter:
         self._cut = False
         self._unrepaired = stored is not None and stored.torn is not None
         self._closed = False
-        self._index = IndexWriter(path, () if found is None else found.known)
+        self._index = IndexWriter(str(path), () if found is None else found.known)
 
     def append(self, batch: EncodedBatch) -> Receipt:
         """Write a batch; durable when it returns. See ``LogWriter.append`` for the errors."""
@@ -171,7 +171,7 @@ class JsonlLogWriter:
         make_folders(folder, root=self._store.root)
         if self._lease is None:
             self._lease = Lease(folder, self._header.id)
-        if existing := logs_in(folder):
+        if existing := logs_in(str(folder)):
             self._lease.close()
             self._lease = None
             raise SessionAlreadyStored(self._header.id, str(existing[0].path))
