@@ -150,14 +150,12 @@ class JsonlLogStore:
                 raise SessionAlreadyStored(header.id, logs[0].path)
         if self._has_one_encoding:
             return
+        found: dict[Encoding, str] = {}
         for folder in session_folders(str(self.root)):
             for log in logs_in(folder):
-                if log.encoding != encoding:
-                    raise StoreUnusable(
-                        str(self.root),
-                        f"holds {log.encoding} logs, such as {log.path}, and dsh refuses a root with both; "
-                        f"write {log.encoding}, or use another root",
-                    )
+                found.setdefault(log.encoding, log.path)
+        if found.keys() - {encoding}:
+            raise StoreUnusable(str(self.root), _mixed(found, encoding))
         self._has_one_encoding = True
 
     def _found_encoding(self) -> Encoding | None:
@@ -227,6 +225,14 @@ class JsonlLogStore:
         except PersistenceError as problem:
             return _damaged(logs[0].path, problem)
         return ListedSession(location=location, header=header, revision=revision)
+
+
+def _mixed(found: Mapping[Encoding, str], wanted: Encoding) -> str:
+    if len(found) > 1:
+        both = " and ".join(found.values())
+        return f"holds logs of both encodings, {both}, and dsh refuses such a root; move those of one kind elsewhere"
+    ((encoding, path),) = found.items()
+    return f"holds {encoding} logs, such as {path}, and dsh refuses a root with both; write {encoding}, not {wanted}"
 
 
 def _damaged(path: str, problem: PersistenceError) -> ListedSession:
