@@ -98,7 +98,7 @@ def test_show_as_json_is_the_log(root):
     ("arguments", "code", "message"),
     [
         (["show", "nobody"], 3, "session 'nobody' was not found in"),
-        (["show", ""], 3, "fits 2 sessions"),
+        (["show", ""], 2, "SEL is empty"),
         (["ls", "--root", "{root}/absent"], 4, "does not exist; --root names a folder of sessions"),
         (["ls", "--root", "{file}"], 4, "is a file"),
         (["nonsense"], 2, "No such command"),

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from dsh_agent import AgentError
-from dsh_paths import DshPathsError
-from dsh_persistence import PersistenceError, SessionCorrupt, SessionNotFound
-from dsh_session import SessionError
-
 
 class ExitCode(IntEnum):
     """What a script may rely on."""
@@ -23,18 +18,24 @@ class ExitCode(IntEnum):
     """Something is there and cannot be used: busy, another format, no permission."""
 
 
-class Ambiguous(Exception):
-    """A selector fits several sessions."""
+class SelectorFails(Exception):
+    """A selector names no session, or several; the message says what to type instead."""
 
 
 def exit_code_of(error: Exception) -> ExitCode | None:
     """Return the code of an error a person can act on; None for a defect, which deserves its traceback."""
+    # Here, since `--help` and a command that succeeds need none of these packages.
+    from dsh_agent import AgentError  # noqa: PLC0415
+    from dsh_paths import DshPathsError  # noqa: PLC0415
+    from dsh_persistence import PersistenceError, SessionCorrupt, SessionNotFound  # noqa: PLC0415
+    from dsh_session import SessionError  # noqa: PLC0415
+
     match error:
-        case SessionNotFound() | Ambiguous():
+        case SessionNotFound() | SelectorFails():
             return ExitCode.NOT_FOUND
         case SessionCorrupt():
             return ExitCode.FAULT
-        case PersistenceError():
+        case PersistenceError() | OSError():
             return ExitCode.UNREADABLE
         case DshPathsError() | AgentError() | SessionError():
             return ExitCode.USAGE

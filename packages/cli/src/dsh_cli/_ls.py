@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from dsh_persistence import ListedSession, SessionCorrupt
+from dsh_persistence_jsonl import JsonlLogStore
+from dsh_session import SessionHeader
 
 from ._exit import ExitCode
 from ._roots import open_root, session_id_of
-from ._text import console, header_json, local_time, print_json, printable
+from ._text import console, header_json, local_time, print_json, print_labelled, printable
 
 
-def list_sessions(root: str | None, *, as_json: bool) -> ExitCode:
-    """Print every session below ``root``, newest first, damaged ones at the end."""
+def list_sessions(root: str | None, *, cwd: str | None, as_json: bool) -> ExitCode:
+    """Print every session below ``root``, newest first, damaged ones at the end; with ``cwd`` those of one place."""
     store = open_root(root)
-    entries = sorted(store.list(), key=_created_at, reverse=True)
+    found = store.list() if cwd is None else _of_directory(store, cwd)
+    entries = sorted(found, key=_created_at, reverse=True)
     if as_json:
         print_json({"root": str(store.root), "sessions": [_entry_json(entry) for entry in entries]})
     elif not entries:
-        console().print(f"no sessions in {store.root}")
+        place = "" if cwd is None else f" of {cwd}"
+        print_labelled(console(), "no sessions", f"{place.lstrip()} in {store.root}".lstrip())
     else:
         _print_table(entries)
     damaged = any(isinstance(entry.problem, SessionCorrupt) for entry in entries)
     return ExitCode.FAULT if damaged else ExitCode.OK
+
+
+def _of_directory(store: JsonlLogStore, directory: str) -> Iterator[ListedSession]:
+    """Yield the sessions whose header names ``directory``, by whatever links it is reached.
+
+    Folder names do not tell, several directories may share one. For what has no readable header they must: it is kept
+    where a session of that directory would lie.
+    """
+    spellings = {os.path.abspath(directory), os.path.realpath(directory)}  # noqa: PTH100  # resolve() follows links
+    projects = {Path(store.locate(SessionHeader(id="x", created_at=0, cwd=path)).path).parents[1] for path in spellings}
+    for entry in store.list():
+        if entry.header is None:
+            path = Path(entry.location.path)
+            if not projects.isdisjoint((path, *path.parents)):
+                yield entry
+        elif entry.header.cwd is not None and not spellings.isdisjoint(_spellings(entry.header.cwd)):
+            yield entry
+
+
+def _spellings(cwd: str) -> Iterator[str]:
+    yield cwd
+    with contextlib.suppress(ValueError):  # a header may hold what no file system takes
+        yield os.path.realpath(cwd)
 
 
 def _created_at(entry: ListedSession) -> int:

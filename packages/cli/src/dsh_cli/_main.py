@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -16,12 +17,29 @@ class _Commands(click.Group):
         """Run a command."""
         try:
             return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except BrokenPipeError:
+            # Whoever reads the output has enough, as `head` does.
+            _abandon_output()
+            sys.exit(ExitCode.OK)
         except Exception as error:
             code = exit_code_of(error)
             if code is None:
                 raise
-            click.echo(f"dshpy: {error}", err=True)
+            from ._text import say  # noqa: PLC0415  # only a message needs it
+
+            say(str(error))
+            if isinstance(error, OSError):
+                _abandon_output()
             sys.exit(code)
+
+
+def _abandon_output() -> None:
+    """Let what is still buffered go nowhere; the interpreter would fail on it again when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,34 +47,93 @@ class _Commands(click.Group):
 def main() -> None:
     """Read, list and run DeepSeek Harness sessions.
 
-    Unofficial, not affiliated with DeepSeek. Exit codes: 0 fine, 1 damage or a failed turn, 2 usage, 3 not found or
-    ambiguous, 4 unreadable or of another format.
+    Unofficial, not affiliated with DeepSeek.
+
+    SEL is a session's id or the beginning of one, with or without its "session-"; @latest, the session whose last
+    event is the latest; or the path of a log file or a session's folder, which needs no root.
+
+    Exit codes: 0 fine, 1 damage or a failed turn, 2 usage, 3 not found or ambiguous, 4 unreadable or of another
+    format.
     """
 
 
 _root = click.option("--root", type=click.Path(), help="Sessions root; by default, sessions below the harness home.")
+_selector = click.argument("selector", metavar="SEL")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text for people.")
 
 
 @main.command()
 @_root
+@click.option("--cwd", metavar="DIR", help="Only sessions of this working directory, however its path is spelled.")
 @_json
-def ls(root: str | None, *, as_json: bool) -> None:
+def ls(root: str | None, cwd: str | None, *, as_json: bool) -> None:
     """List the sessions of a root, damaged ones included."""
     from ._ls import list_sessions  # noqa: PLC0415  # commands load what they need
 
-    sys.exit(list_sessions(root, as_json=as_json))
+    sys.exit(list_sessions(root, cwd=cwd, as_json=as_json))
 
 
 @main.command()
-@click.argument("session")
+@_selector
 @_root
 @_json
-def show(session: str, root: str | None, *, as_json: bool) -> None:
-    """Show a session's conversation. SESSION is an id or the beginning of one."""
+def show(selector: str, root: str | None, *, as_json: bool) -> None:
+    """Show a session's conversation, for people."""
+    _check_selector(selector, root)
     from ._show import show_session  # noqa: PLC0415  # commands load what they need
 
-    sys.exit(show_session(session, root, as_json=as_json))
+    sys.exit(show_session(selector, root, as_json=as_json))
+
+
+@main.command()
+@_selector
+@click.option("--stored", is_flag=True, help="Rows exactly as they lie in the log.")
+@click.option("--messages", is_flag=True, help="The conversation a model would receive, a message a line.")
+@click.option("--raw", is_flag=True, help="The log's text as it is, header included, unchecked.")
+@click.option("--balanced", is_flag=True, help="With the events that close an interrupted turn.")
+@click.option("--from-seq", type=click.IntRange(min=0), metavar="N", help="Only events from this seq on.")
+@_root
+def cat(
+    selector: str,
+    *,
+    stored: bool,
+    messages: bool,
+    raw: bool,
+    balanced: bool,
+    from_seq: int | None,
+    root: str | None,
+) -> None:
+    """Write a session's events as JSON, one a line, for programs.
+
+    The whole log is checked before anything is written, except with --raw. Data is written byte for byte as it is
+    stored.
+    """
+    views = {"--stored": stored, "--messages": messages, "--raw": raw}
+    _exclude({**views, "--balanced": balanced and not messages})
+    _exclude({"--from-seq": from_seq is not None, "--messages": messages, "--raw": raw})
+    _check_selector(selector, root)
+    from ._cat import CatOptions, View, cat_session  # noqa: PLC0415  # commands load what they need
+
+    view = View.STORED if stored else View.MESSAGES if messages else View.RAW if raw else View.EVENTS
+    options = CatOptions(selector=selector, root=root, view=view, balanced=balanced, from_seq=from_seq or 0)
+    sys.exit(cat_session(options))
+
+
+def _exclude(flags: dict[str, bool]) -> None:
+    """Refuse more than one of these flags."""
+    given = [name for name, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} contradict each other; give one of them.")
+
+
+def _check_selector(selector: str, root: str | None) -> None:
+    if not selector:
+        raise click.UsageError("SEL is empty; dshpy ls lists the sessions there are.")
+    if root is not None:
+        from ._selectors import names_a_path  # noqa: PLC0415  # only this check needs it
+
+        if names_a_path(selector):
+            raise click.UsageError(f"{selector} is a path, which needs no --root; leave one of them out.")
 
 
 @main.command()

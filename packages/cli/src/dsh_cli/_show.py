@@ -9,7 +9,7 @@ from dsh_persistence import StoredPrefix
 from dsh_session import SessionEvent, decode_json
 
 from ._exit import ExitCode
-from ._roots import open_root, select
+from ._selectors import select
 from ._text import console, event_json, header_json, local_time, print_json, print_labelled, printable, text_of
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def show_session(selector: str, root: str | None, *, as_json: bool) -> ExitCode:
     """Print the header and the conversation of one session as it is stored; nothing is changed."""
-    store = open_root(root)
-    stored = store.read(select(store, selector).location)
+    stored = select(selector, root).read()
     if as_json:
         print_json({"header": header_json(stored.header), "events": [event_json(event) for event in stored.events]})
         return ExitCode.OK

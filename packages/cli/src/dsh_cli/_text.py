@@ -24,6 +24,16 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
+def one_line(text: str) -> str:
+    """Return ``text`` as one printable line, for messages: file names and ids may hold anything too."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def say(message: str) -> None:
+    """Write one line to standard error."""
+    sys.stderr.write(f"dshpy: {one_line(message)}\n")
+
+
 def local_time(time_ms: int) -> str:
     """Return a moment of a log for people, in this machine's time zone."""
     try:
@@ -36,8 +46,15 @@ def console() -> Console:
     """Return the console of standard output; what is piped is neither wrapped nor coloured."""
     from rich.console import Console  # noqa: PLC0415  # only rendering needs it
 
+    class PipedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Leave it to the command: rich would exit with 1, which means damage here."""
+            raise  # noqa: PLE0704  # called while the error is handled
+
     piped = not sys.stdout.isatty()
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None)
+    return PipedConsole(
+        highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None
+    )
 
 
 def print_labelled(out: Console, label: str, text: str, *, gutter: str = " ", style: str = "") -> None:
