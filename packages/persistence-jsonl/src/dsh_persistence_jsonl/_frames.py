@@ -57,9 +57,10 @@ class FrameDecoder:
 
         ``stream`` tells which, and is bounded whatever the frame claims.
         """
-        if frame[4] & _HAS_SIZE and zstandard.get_frame_parameters(frame).content_size > PIECE_BYTES:
-            return None  # the claimed size would be allocated before anything is decoded
         try:
+            # A claimed size would be allocated before anything is decoded, and a claim of nothing be believed unseen.
+            if frame[4] & _HAS_SIZE and not 0 < zstandard.get_frame_parameters(frame).content_size <= PIECE_BYTES:
+                return None
             return self._zstd.decompress(frame, max_output_size=PIECE_BYTES, allow_extra_data=False)
         except zstandard.ZstdError:
             return None
@@ -69,6 +70,13 @@ class FrameDecoder:
         with self._zstd.stream_reader(frame) as reader:
             while piece := reader.read(PIECE_BYTES):
                 yield piece
+
+    def last_byte(self, frame: bytes) -> bytes:
+        """Return the last byte of the content, empty when there is none. Raises as ``stream``."""
+        last = b""
+        for piece in self.stream(frame):
+            last = piece[-1:]
+        return last
 
     def salvage(self, tail: bytes) -> Iterator[bytes]:
         """Yield as much of a cut frame's content as decodes; nothing vouches for it."""
@@ -126,23 +134,22 @@ def blocks_end(data: bytes) -> int:
     return _frame_end(data, 0) - (_CHECKSUM_BYTES if len(data) > 4 and has_checksum(data) else 0)
 
 
-def later_frame(data: bytes, offset: int) -> int | None:
-    """Return where, after ``offset``, an intact frame of whole rows begins; None when there is none.
+def later_frame(data: bytes) -> int | None:
+    """Return where, after the first byte, an intact frame of whole rows begins; None when there is none.
 
     For telling damage from a torn write, after the walk has failed: only then does a search for the magic mean
     anything, and a hit counts only when it decodes with a valid checksum to whole lines.
     """
     decoder = FrameDecoder()
-    position = data.find(MAGIC, offset + 1)
+    position = data.find(MAGIC, 1)
     while position >= 0:
-        ends, _ = walk_frames(data[position:])
-        if ends and has_checksum(frame := data[position : position + ends[0]]):
-            try:
-                *_, last = decoder.stream(frame)
-            except (zstandard.ZstdError, ValueError):
-                last = b""
-            if last.endswith(b"\n"):
+        try:
+            end = _frame_end(data, position)
+            frame = data[position:end] if end <= len(data) else b""
+            if frame and has_checksum(frame) and decoder.last_byte(frame) == b"\n":
                 return position
+        except (zstandard.ZstdError, ValueError):
+            pass  # no frame after all
         position = data.find(MAGIC, position + 1)
     return None
 
@@ -150,13 +157,15 @@ def later_frame(data: bytes, offset: int) -> int | None:
 def _frame_end(data: bytes, offset: int) -> int:
     """Return where the frame at ``offset`` ends, which lies beyond the data when the frame is cut.
 
+    When it is cut before its checksum, so does what is left after taking the checksum off.
+
     Raises ``ValueError`` for bytes that can be no frame.
     """
     magic = data[offset : offset + 4]
     if magic != MAGIC and not (len(magic) < 4 and MAGIC.startswith(magic)):
         msg = f"expected a zstd frame, found {magic.hex()}"
         raise ValueError(msg)
-    beyond = len(data) + 1
+    beyond = len(data) + _CHECKSUM_BYTES + 1
     if len(data) < offset + 5:
         return beyond
     descriptor = data[offset + 4]

@@ -12,6 +12,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+from ._disk import open_regular
+
 _MAGIC = b"dsh-py frame idx"
 _RECORD = struct.Struct("<QQ")
 """The seq of a stretch's first event, and the offset in the log where the stretch begins."""
@@ -27,8 +29,8 @@ class IndexReader(Sequence[int]):
 
     def __init__(self, log: str) -> None:
         """Raises ``OSError`` when there is no index."""
-        self._fd = os.open(index_path(log), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
-        size = os.fstat(self._fd).st_size
+        self._fd, status = open_regular(index_path(log))
+        size = status.st_size
         known = os.pread(self._fd, len(_MAGIC), 0) == _MAGIC
         self._count = (size - len(_MAGIC)) // _RECORD.size if known and size > len(_MAGIC) else 0
 

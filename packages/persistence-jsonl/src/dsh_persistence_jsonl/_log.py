@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
@@ -19,8 +20,12 @@ from ._stretches import Decoder
 
 CACHE_BYTES = 8 << 20
 """How much decoded text of stretches a log keeps at hand."""
-_MIXED_TEXT = (b"\\/", b"\\u00")
-"""Ways to spell a type other than letter by letter; text with one of them is decoded rather than searched."""
+_ESCAPES = (b"\\/", b"\\u00")
+"""Ways to spell a plain type other than letter by letter; text with one of them is decoded rather than searched."""
+_PLAIN_TYPE = re.compile(r"[ !#-\[\]-~]*")
+"""A type that needs no escapes; text with any escape may hold one that does."""
+_SURFACE_ENDS = {type[type.index("/") :] for type in generations.SURFACE_TYPES}
+"""What tells the events of the conversation in few searches."""
 
 
 class Blocks:
@@ -150,13 +155,13 @@ class JsonlLog(EventLog):
     def _streamed(self, block: int) -> Iterator[SessionEvent]:
         begin, seq = self._blocks.begins[block], self._blocks.first_seqs[block]
         decoder = Decoder(self._blocks.log)  # its own context: this generator may be left half-way
-        for line in decoder.lines(begin, self._blocks.stored(block)):
+        for offset, line in decoder.lines(begin, self._blocks.stored(block)):
             try:
                 event = decode_row(line)
             except RowInvalid as error:
-                raise self._damage(begin, seq, f"no event: {error}") from None
+                raise self._damage(offset, seq, f"no event: {error}") from None
             if event.seq != seq:
-                raise self._damage(begin, seq, f"seq {event.seq} where {seq} is due")
+                raise self._damage(offset, seq, f"seq {event.seq} where {seq} is due")
             yield event
             seq += 1
 
@@ -177,13 +182,21 @@ class JsonlLog(EventLog):
         if wanted <= generations.SURFACE_TYPES:
             if self._has_surface is None:
                 self._has_surface = bytearray(
-                    self._search(each, (b'"surfaceOp"',)) for each in range(len(self._blocks))
+                    self._search(each, generations.SURFACE_TYPES) for each in range(len(self._blocks))
                 )
             return bool(self._has_surface[block])
-        return self._search(block, [f'"{type}"'.encode("utf-8", "surrogatepass") for type in wanted])
+        return self._search(block, wanted)
 
-    def _search(self, block: int, needles: Sequence[bytes]) -> bool:
-        """Tell whether a stretch may hold one of these; a large or odd one may hold anything."""
+    def _search(self, block: int, wanted: frozenset[str]) -> bool:
+        """Tell whether a stretch may hold an event of these types; a large or odd one may hold anything."""
         with self._lock:
             text = self._decoder.text(self._blocks.stored(block))
-        return text is None or any(needle in text for needle in (*needles, *_MIXED_TEXT))
+        if text is None:
+            return True
+        needles = {f'"{type}"' for type in wanted - generations.SURFACE_TYPES}
+        if wanted & generations.SURFACE_TYPES:
+            needles |= {f'{end}"' for end in _SURFACE_ENDS}
+        if any(needle.encode("utf-8", "surrogatepass") in text for needle in needles):
+            return True
+        escapes = _ESCAPES if all(map(_PLAIN_TYPE.fullmatch, wanted)) else (b"\\",)
+        return b"\\" in text and any(escape in text for escape in escapes)

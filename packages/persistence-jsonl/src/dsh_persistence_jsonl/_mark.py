@@ -6,9 +6,10 @@ which the later intact one counts; a mark that is behind its log is normal.
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
+
+from ._disk import open_regular
 
 SLOT_OFFSETS = (0, 512)
 _SLOT = struct.Struct("<Q16sI")
@@ -23,7 +24,7 @@ def mark_path(log: str) -> str:
 def acknowledged_bytes(log: str) -> int | None:
     """Return how many bytes of a log its mark vouches for; None when there is no intact mark."""
     try:
-        fd = os.open(mark_path(log), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0))
+        fd, _ = open_regular(mark_path(log))
     except OSError:
         return None
     with open(fd, "rb") as file:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from dsh_persistence import ForeignChange, LogTail, SessionCorrupt, StoredPrefix
+from dsh_persistence import ForeignChange, LogTail, RowTooLarge, SessionCorrupt, StoredPrefix
 from dsh_session import EventLog, SessionEvent, SessionHeader
 
 from ._disk import open_regular, read_all
@@ -19,13 +20,15 @@ from ._layout import LogFile
 from ._mark import acknowledged_bytes
 from ._rows import RowInvalid, decode_row, decode_rows
 from ._scan import HEADER_BYTES, LF, Scan, parse_header, read_header, scan_log, stream_events
-from ._stretches import Decoder, Stretches
+from ._stretches import Decoder, Stretches, bounded
 
 _HEAD_BYTES = 4 << 10
 """Enough for nearly every header, and often for the first events."""
 _TAIL_BYTES = 16
-_TAIL_STORED_BYTES = 8 << 20
-"""About how much of a log one ``tail`` call takes in."""
+_FOLLOWED_BYTES = 8 << 20
+"""About how much of a log one ``tail`` call takes in, of the file and of the data in it."""
+_SEEN_BYTES = 256
+"""By so many bytes before it a cursor knows its log again: an inode is soon given to another file."""
 _BASELINES = {"sandbox/mode": "mode", "approval/policy": "policy"}
 _OPENING_EVENTS = 32
 """Among so many first own events the baselines lie; the first turn ends the search sooner."""
@@ -50,7 +53,7 @@ def read_whole(file: LogFile) -> tuple[Scan, StoredPrefix, os.stat_result]:
     marked = acknowledged_bytes(file.path)
     with opened(file) as (fd, status):
         content = read_all(fd, status.st_size)
-    header, begin, protected = read_header(file, content)
+    header, begin, protected = read_header(file, content[:HEADER_BYTES])
     scan = scan_log(file, content, base=0, begin=begin, due=0, protected=protected, marked=marked)
     cut = _cut(file, header, scan.log)
     return (
@@ -69,8 +72,9 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
     with opened(file) as (fd, status):
         header, begin, protected = _head(file, fd)
         place = None if header.is_seeded else _place(file, from_seq)
-        if place is None or place[1] < begin:
-            return None  # of a fork, too: where its inherited part ends can stand anywhere before
+        # A fork is read whole, for its inherited part can end anywhere, and so is what begins among the opening events.
+        if place is None or place[0] < _OPENING_EVENTS or place[1] < begin:
+            return None
         due, start = place
         content = read_all(fd, status.st_size - start, start)
         opening = _opening(file, _reader(fd, begin, status.st_size), begin)
@@ -102,34 +106,39 @@ def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
     """
     with opened(file) as (fd, status):
         _, begin, _ = _head(file, fd)
-        place = {"device": status.st_dev, "inode": status.st_ino}
-        at = {**place, "offset": begin, "seq": 0} if cursor is None else dict(cursor)
-        if any(at[key] != value for key, value in place.items()) or not begin <= at["offset"] <= status.st_size:
+        start, seq = (begin, 0) if cursor is None else (cursor.get("offset", -1), cursor.get("seq", -1))
+        in_file = begin <= start <= status.st_size
+        if not in_file or (cursor is not None and _cursor(fd, status, start, seq) != dict(cursor)):
             raise ForeignChange(file.path, "the log is not the one that the cursor followed")
         events: list[SessionEvent] = []
-        decoder = Decoder(file)
-        stretches = Stretches(file, _reader(fd, at["offset"], status.st_size), base=at["offset"], piece=PIECE_BYTES)
-        limit = at["offset"] + _TAIL_STORED_BYTES
-        for offset, stored in stretches:
-            events += _whole(file, decoder, offset, stored, due=at["seq"] + len(events))
-            at["offset"] = offset + len(stored)
-            if at["offset"] >= limit:
-                break
-        if stretches.fault is not None and stretches.fault.kind == "damaged":
-            raise SessionCorrupt(file.path, stretches.fault.reason, offset=stretches.fault.offset)
-    at["seq"] += len(events)
-    return LogTail(events=tuple(events), cursor=at)
+        end, decoded_bytes, decoder = start, 0, Decoder(file)
+        stretches = Stretches(file, _reader(fd, start, status.st_size), base=start, piece=PIECE_BYTES)
+        try:
+            for offset, stored in stretches:
+                found = tuple(_whole(file, decoder, offset, stored, due=seq + len(events)))
+                events += found
+                end = offset + len(stored)
+                decoded_bytes += sum(len(event.encoded) for event in found)
+                if max(end - start, decoded_bytes) >= _FOLLOWED_BYTES:
+                    break
+            _require_undamaged(file, stretches)
+        except (SessionCorrupt, RowTooLarge):
+            if not events:
+                raise  # what came before it goes out first, and the next call raises
+        return LogTail(events=tuple(events), cursor=_cursor(fd, status, end, seq + len(events)))
 
 
 def decoded_text(file: LogFile) -> Iterator[bytes]:
-    """Yield the text of a log as it is stored, header line included, up to where a crash cut it."""
+    """Yield the text of a log as it is stored, header line included.
+
+    A frame that a crash cut is left out; of a raw log the cut line is text like any other.
+    """
     with opened(file) as (fd, status):
         decoder = Decoder(file)
         stretches = Stretches(file, _reader(fd, 0, status.st_size), base=0, piece=PIECE_BYTES)
         for offset, stored in stretches:
-            yield from decoder.pieces(offset, stored)
-    if stretches.fault is not None and stretches.fault.kind == "damaged":
-        raise SessionCorrupt(file.path, stretches.fault.reason, offset=stretches.fault.offset)
+            yield from bounded(file, offset, decoder.pieces(offset, stored))
+    _require_undamaged(file, stretches)
 
 
 def header_of(file: LogFile, frames: FrameDecoder) -> tuple[SessionHeader, str]:
@@ -151,6 +160,16 @@ def revision_of(status: os.stat_result, content: bytes) -> str:
         f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}:"
         f"{content[-_TAIL_BYTES:].hex()}"
     )
+
+
+def _cursor(fd: int, status: os.stat_result, offset: int, seq: int) -> dict[str, int]:
+    seen = os.pread(fd, min(offset, _SEEN_BYTES), max(0, offset - _SEEN_BYTES))
+    return {"inode": status.st_ino, "offset": offset, "seq": seq, "seen": zlib.crc32(seen)}
+
+
+def _require_undamaged(file: LogFile, stretches: Stretches) -> None:
+    if stretches.fault is not None and stretches.fault.kind == "damaged":
+        raise SessionCorrupt(file.path, stretches.fault.reason, offset=stretches.fault.offset)
 
 
 def _head(file: LogFile, fd: int) -> tuple[SessionHeader, int, bool]:
@@ -206,14 +225,14 @@ def _whole(file: LogFile, decoder: Decoder, offset: int, stored: bytes, *, due: 
     if events is not None:
         yield from events
         return
-    for seq, line in enumerate(decoder.lines(offset, stored), due):
+    for seq, (at, line) in enumerate(decoder.lines(offset, stored), due):
         try:
             event = decode_row(line)
         except RowInvalid as error:
-            raise SessionCorrupt(file.path, f"no event: {error}", offset=offset, line=seq + 2) from None
+            raise SessionCorrupt(file.path, f"no event: {error}", offset=at, line=seq + 2) from None
         if event.seq != seq:
             reason = f"seq {event.seq} where {seq} is due"
-            raise SessionCorrupt(file.path, reason, offset=offset, line=seq + 2)
+            raise SessionCorrupt(file.path, reason, offset=at, line=seq + 2)
         yield event
 
 

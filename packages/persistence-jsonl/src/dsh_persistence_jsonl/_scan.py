@@ -61,9 +61,10 @@ def scan_log(
 
     stretches = Stretches(file, read, base=begin, piece=PIECE_BYTES)
     for offset, stored in stretches:
-        first_seq = reader.take(offset, stored)
-        if first_seq is not None:
-            blocks.add(offset, offset + len(stored), first_seq)
+        first_seq = reader.due
+        end = reader.take(offset, stored)
+        if end > offset:
+            blocks.add(offset, end, first_seq)
     salvaged = reader.finish(stretches.fault, stretches.tail)
     beyond = base + len(content) - reader.end
     return Scan(
@@ -110,7 +111,7 @@ def read_header(file: LogFile, head: bytes) -> tuple[SessionHeader, int, bool]:
     _, frame = next(iter(stretches), (0, b""))
     if not frame:
         fault = stretches.fault
-        reason = "the log has no whole header frame" if fault is None else f"no header frame: {fault.reason}"
+        reason = "the log has no whole header frame" + (f": {fault.reason}" if fault is not None else "")
         raise SessionCorrupt(file.path, reason, offset=0, line=1)
     return parse_header(file, _only_line(file, frame)), len(frame), has_checksum(frame)
 
@@ -155,6 +156,8 @@ class _Reader:
         self._issue: SessionCorrupt | None = None
         self._broken = False
         """Whether the issue is a frame that does not decode, which a later intact one turns into damage."""
+        self._suspect: list[bytes] = []
+        """The stored bytes from a broken frame on; where it ends is as doubtful as the rest of it."""
         self._partial: tuple[SessionEvent, ...] = ()
         self._line = due + 1
         self.end = begin
@@ -163,67 +166,77 @@ class _Reader:
         self.whole_seq = due
         """The seq that follows the last event of a wholly good stretch."""
 
-    def take(self, begin: int, stored: bytes) -> int | None:
-        """Check a stretch; return the seq of its first event when all of it is good, else None."""
-        first_seq = self.due
-        if self._issue is not None:
+    @property
+    def _stopped(self) -> bool:
+        return self._issue is not None
+
+    def take(self, begin: int, stored: bytes) -> int:
+        """Check a stretch; return up to where it is good: its end or its beginning, in a raw log the end of a line."""
+        if self._stopped:
             self._look_on(begin, stored)
-            return None
+            return begin
         self._check_checksum(begin, stored)
         text = self._decoder.text(stored)
         count = None if text is None else self._count(text)
         if count is not None:
             self.due += count
             self._line += count
-        else:
-            good, whole = self._drain(begin, stored)
-            if not whole:
-                self._partial = () if self._broken else tuple(islice(self._reread(begin, stored), good))
-                return None
-        self._whole(begin + len(stored))
-        return first_seq
+            self._whole(begin + len(stored))
+            return self.end
+        good = sum(1 for _ in self._rows(begin, stored))
+        if self._issue is not None and not self._broken and self._file.encoding == "zstd":
+            self._partial = tuple(islice(self._reread(begin, stored), good))
+        return self.end
 
     def events_of(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
         """Yield the events of a stretch, up to its first bad row."""
-        if self._issue is not None:
+        if self._stopped:
             self._look_on(begin, stored)
             return
         self._check_checksum(begin, stored)
         text = self._decoder.text(stored)
         events = None if text is None else decode_rows(text, self.due)
-        if events is None:
-            yield from self._rows(begin, stored)
-        else:
+        if events is not None:
             self.due += len(events)
             self._line += len(events)
             yield from events
-        if self._issue is None:
             self._whole(begin + len(stored))
+            return
+        counted = text is not None and self._count(text) is not None
+        yield from self._rows(begin, stored)
+        if counted and self._issue is not None:  # ``take`` accepts this row, so whoever reaches it is told
+            raise self._issue
 
     def finish(self, fault: Fault | None, tail: bytes) -> tuple[SessionEvent, ...]:
         """Decide about the end of the file; return the events that stand beyond the intact part in whole rows."""
-        if fault is not None:
-            self._judge(fault, tail)
-        if self._marked is not None and self.end < self._marked:
-            short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
-            reason = short if self._issue is None else f"{self._issue.reason}; {short}"
-            raise SessionCorrupt(self._file.path, reason, offset=self.end)
+        if fault is not None and fault.kind == "damaged" and (self._marked is None or fault.offset < self._marked):
+            raise SessionCorrupt(self._file.path, fault.reason, offset=fault.offset)
+        if self._marked is not None:
+            self._require_nothing_later(fault, tail)
+            if self.end < self._marked:
+                short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
+                reason = short if self._issue is None else f"{self._issue.reason}; {short}"
+                raise SessionCorrupt(self._file.path, reason, offset=self.end)
         if fault is None or self._issue is not None or not self._may_salvage(tail):
             return self._partial
-        salvaged = list(self._partial)
+        salvaged: list[SessionEvent] = []
         for line in self._decoder.salvaged_lines(fault.offset, tail):
             salvaged += self._row(line, fault.offset)
         return tuple(salvaged)
 
-    def _judge(self, fault: Fault, tail: bytes) -> None:
-        path = self._file.path
-        if self._marked is None or fault.offset < self._marked:
-            if fault.kind == "damaged":
-                raise SessionCorrupt(path, fault.reason, offset=fault.offset)
+    def _require_nothing_later(self, fault: Fault | None, tail: bytes) -> None:
+        """Above the mark: no intact frame follows the fault, or it is no torn write."""
+        if self._broken:
+            first: SessionCorrupt | Fault | None = self._issue
+            tail = b"".join((*self._suspect, tail))
+        else:
+            first = fault
+        if first is None or first.offset is None or self._file.encoding == "raw":
             return
-        if self._file.encoding == "zstd" and (later := later_frame(tail, 0)) is not None:
-            reason = f"{fault.reason}, and an intact frame follows at byte {fault.offset + later}"
-            raise SessionCorrupt(path, reason, offset=fault.offset)
+        later = later_frame(tail)
+        if later is not None:
+            reason = f"{first.reason}, and an intact frame follows at byte {first.offset + later}"
+            raise SessionCorrupt(self._file.path, reason, offset=first.offset)
 
     def _may_salvage(self, tail: bytes) -> bool:
         """Without a mark whatever decodes counts, as it does for the reference; else only what lacks its checksum."""
@@ -256,26 +269,38 @@ class _Reader:
         fits = first and last and int(first[1]) == self.due and int(last[1]) == self.due + count - 1
         return count if fits and text.endswith(LF) else None
 
-    def _drain(self, begin: int, stored: bytes) -> tuple[int, bool]:
-        """Read a stretch row by row, keeping nothing; return how many rows were good, and whether all were."""
-        good = sum(1 for _ in self._rows(begin, stored))
-        return good, self._issue is None
-
     def _rows(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
-        due, line = self.due, self._line
+        if not self._proven(begin, stored):
+            return
+        for offset, text in self._decoder.lines(begin, stored):
+            yield from self._row(text, offset)
+            if self._issue is None and self._file.encoding == "raw":
+                self._whole(offset + len(text) + 1)
+        if self._issue is None:
+            self._whole(begin + len(stored))
+
+    def _proven(self, begin: int, stored: bytes) -> bool:
+        """Tell whether a stretch decodes with its checksum, before any row of it is believed.
+
+        Above the mark one that does not is a torn write, until an intact one follows it.
+        """
         try:
-            for text in self._decoder.lines(begin, stored):
-                yield from self._row(text, begin)
+            for _ in self._decoder.pieces(begin, stored):
+                pass
         except SessionCorrupt as damage:
-            if damage is self._issue or self._marked is None or begin < self._marked or not self._protected:
+            if self._marked is None or begin < self._marked:
                 raise
-            # Above the mark a frame that does not decode is a torn write, until an intact one follows it.
-            self._issue, self._broken = damage, True
-            self.due, self._line = due, line
+            if self._issue is None:
+                self._issue, self._broken = damage, True
+                self._suspect.append(stored)
+            return False
+        return True
 
     def _row(self, text: bytes, offset: int) -> tuple[SessionEvent, ...]:
         """Take one line: its event, or nothing from the first bad row on."""
         self._line += 1
+        if self._issue is not None and b"turn" not in text and b"\\" not in text:
+            return ()  # no turn end, however it is spelled
         try:
             event = decode_row(text)
         except RowInvalid as error:
@@ -300,18 +325,11 @@ class _Reader:
 
     def _look_on(self, begin: int, stored: bytes) -> None:
         """After an issue: see whether what follows proves it to be damage."""
-        if not self._broken:
-            for _ in self._rows(begin, stored):
-                pass
+        if self._broken:
+            self._suspect.append(stored)
             return
-        try:
-            for _ in self._decoder.lines(begin, stored):
-                pass
-        except SessionCorrupt:
-            return
-        assert self._issue is not None  # noqa: S101  # it is what broke
-        reason = f"{self._issue.reason}, and an intact frame follows at byte {begin}"
-        raise SessionCorrupt(self._file.path, reason, offset=self._issue.offset)
+        for _ in self._rows(begin, stored):
+            pass
 
     def _reread(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
-        return (decode_row(line) for line in self._decoder.lines(begin, stored))
+        return (decode_row(line) for _, line in self._decoder.lines(begin, stored))

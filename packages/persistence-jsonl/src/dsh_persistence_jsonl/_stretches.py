@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 import zstandard
 
@@ -36,12 +38,15 @@ class Stretches:
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         rest = b""
+        longest = ROW_BYTES + 1 if self._log.encoding == "raw" else sys.maxsize
         # A stretch that needs more than a piece is asked for in ever larger ones, so its bytes are copied few times.
         while piece := self._read(max(self._piece, len(rest))):
             rest = rest + piece if rest else piece
             ends, fault = self._walk(rest)
             start = 0
             for end in ends:
+                if end - start > longest:
+                    self._refuse(self._offset + start)
                 yield self._offset + start, rest[start:end]
                 start = end
             self._offset += start
@@ -49,11 +54,14 @@ class Stretches:
             if fault is not None and fault.kind == "damaged":
                 self._stop(fault, rest)
                 return
-            if len(rest) > ROW_BYTES and self._log.encoding == "raw":
-                raise RowTooLarge(self._log.path, offset=self._offset, limit_bytes=ROW_BYTES)
+            if len(rest) >= longest:
+                self._refuse(self._offset)
         if rest:
             reason = "the file ends inside a frame" if self._log.encoding == "zstd" else "the file ends inside a line"
             self._stop(Fault(kind="torn", offset=0, reason=reason), rest)
+
+    def _refuse(self, offset: int) -> NoReturn:
+        raise RowTooLarge(self._log.path, offset=offset, limit_bytes=ROW_BYTES)
 
     def _stop(self, fault: Fault, rest: bytes) -> None:
         self.fault = Fault(kind=fault.kind, offset=self._offset, reason=fault.reason)
@@ -84,12 +92,16 @@ class Decoder:
         except zstandard.ZstdError as error:
             raise SessionCorrupt(self._log.path, f"a frame is damaged: {error}", offset=offset) from None
 
-    def lines(self, offset: int, stored: bytes) -> Iterator[bytes]:
-        """Yield the lines of a stretch without their ends, holding one at a time.
+    def lines(self, offset: int, stored: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines of a stretch without their ends, holding one at a time, and where in the file to find each.
 
-        Raises ``SessionCorrupt`` for damage and ``RowTooLarge``.
+        That is the offset of its frame, or its own in a raw log. Raises ``SessionCorrupt`` for damage and
+        ``RowTooLarge``.
         """
-        return whole_lines(self._log, offset, self.pieces(offset, stored))
+        step = self._log.encoding == "raw"
+        for line in whole_lines(self._log, offset, self.pieces(offset, stored)):
+            yield offset, line
+            offset += (len(line) + 1) * step
 
     def salvaged_lines(self, offset: int, tail: bytes) -> Iterator[bytes]:
         """Yield the whole lines that a cut stretch still gives."""
@@ -97,21 +109,30 @@ class Decoder:
         return whole_lines(self._log, offset, pieces, cut=True)
 
 
+def bounded(log: LogFile, offset: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Pass pieces of text on while no row that runs through them is too long. Raises ``RowTooLarge``."""
+    open_bytes = 0
+    for piece in pieces:
+        first = piece.find(b"\n")
+        open_bytes += len(piece) if first < 0 else first
+        if open_bytes > ROW_BYTES:
+            raise RowTooLarge(log.path, offset=offset, limit_bytes=ROW_BYTES)
+        yield piece
+        if first >= 0:
+            open_bytes = len(piece) - piece.rfind(b"\n") - 1
+
+
 def whole_lines(log: LogFile, offset: int, pieces: Iterable[bytes], *, cut: bool = False) -> Iterator[bytes]:
     """Join pieces of text into lines; what follows the last line end is damage unless the text may be ``cut``."""
     held: list[bytes] = []
-    held_bytes = 0
-    for piece in pieces:
+    for piece in bounded(log, offset, pieces):
         first, *others = piece.split(b"\n")
         held.append(first)
-        held_bytes += len(first)
-        if held_bytes > ROW_BYTES:
-            raise RowTooLarge(log.path, offset=offset, limit_bytes=ROW_BYTES)
         if others:
             yield b"".join(held)
             yield from others[:-1]
-            held, held_bytes = [others[-1]], len(others[-1])
-    if held_bytes and not cut:
+            held = [others[-1]]
+    if any(held) and not cut:
         raise SessionCorrupt(log.path, "a whole frame ends inside a line", offset=offset)
 
 
