@@ -66,6 +66,8 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *(session.posargs or SOURCES), env={"MYPYPATH": search})
     if not session.posargs:
         session.run("mypy", "noxfile.py", "tools")
+        beside = ["integration/bench", "integration/oracle", "integration/interop"]
+        session.run("mypy", *beside, env={"MYPYPATH": os.pathsep.join([search, "integration"])})
         with session.chdir("docker"):
             session.run("mypy", "--config-file=../pyproject.toml", *(path.name for path in Path().glob("*.py")))
         session.run("basedpyright")
@@ -116,8 +118,18 @@ def integration(session: nox.Session) -> None:
     """Whole loops over the built wheels, and every snippet of the documentation."""
     products.install(session, [*ALL, *GROUPS["test"], *GROUPS["docs"]], from_wheels=True)
     report = products.REPORTS / timetable.report_name("integration")
-    tests = targets(session, "integration", "--ignore=integration/docker")
+    tests = targets(session, "integration", "--ignore=integration/docker", "--ignore=integration/interop")
     session.run("python", "tools/strays.py", "pytest", "-q", f"--junitxml={report}", *tests)
+
+
+@nox.session(default=False)
+def interop(session: nox.Session) -> None:
+    """Sessions that the real dsh and ours continue in turn, over the built wheels, and its verdicts on the corpus."""
+    products.install(session, [*ALL, *GROUPS["test"], *GROUPS["oracle"]], from_wheels=True)
+    report = products.REPORTS / timetable.report_name("interop")
+    workers = ["-n", "2", "--dist=loadfile"]  # the tests of a file share what was played for all of them
+    tests = targets(session, "integration/interop")
+    session.run("python", "tools/strays.py", "pytest", "-q", *workers, f"--junitxml={report}", *tests)
 
 
 @nox.session
@@ -143,6 +155,14 @@ def docker_loop(session: nox.Session) -> None:
     env = {"PYTHONPATH": str(ROOT / "docker"), "DSH_LOOP_CONTEXT": str(context), **POISON}
     tests = ["--confcutdir=integration/docker", *targets(session, "integration/docker")]  # nothing of ours is here
     session.run("pytest", "-q", f"--junitxml={report}", *tests, env=env)
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """What reading and writing logs costs, in ratios; `-- --quick` only shows that it runs, `-- --json` gives JSON."""
+    products.install(session, [PACKAGES["persistence-jsonl"].distribution], from_wheels=True)
+    env = {"PYTHONPATH": str(ROOT / "integration")}
+    session.run("python", "-m", "bench", *session.posargs, env=env, stderr=sys.stderr)
 
 
 def targets(session: nox.Session, *default: str) -> list[str]:

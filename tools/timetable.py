@@ -24,12 +24,20 @@ def report_name(session: str) -> str:
     return session.replace("(", "-").replace(")", "").replace(" ", "") + ".xml"
 
 
+def _tested(entry: dict[str, Any], reports: Path, since: float) -> bool:
+    return sum(_tests(reports / report_name(_name(entry)), since)) > 0
+
+
+def _name(entry: dict[str, Any]) -> str:
+    return str((entry["signatures"] or [entry["name"]])[0])
+
+
 def render(entries: list[dict[str, Any]], reports: Path, started: float) -> str:
     """Lay the table out; its last line is one that a machine can count."""
     rows = []
     passed = failed = skipped = 0
     for entry in entries:
-        name = str((entry["signatures"] or [entry["name"]])[0])
+        name = _name(entry)
         note = "" if entry["result"] == "success" else str(entry["result"])
         tests = _tests(reports / report_name(name), started)
         passed, failed, skipped = passed + tests[0], failed + tests[1], skipped + tests[2]
@@ -43,8 +51,11 @@ def render(entries: list[dict[str, Any]], reports: Path, started: float) -> str:
 
 
 def show(report: Path, reports: Path, started: float) -> None:
-    """Print the table of a run of several sessions from nox's report; to stderr, as stdout belongs to the sessions."""
+    """Print the table of a run from nox's report; to stderr, as stdout belongs to the sessions.
+
+    A single session that runs no tests needs none.
+    """
     if report.exists() and report.stat().st_mtime >= started:
         entries = json.loads(report.read_text())["sessions"]
-        if len(entries) > 1:
+        if len(entries) > 1 or any(_tested(entry, reports, started) for entry in entries):
             print(render(entries, reports, started), file=sys.stderr)
