@@ -22,7 +22,8 @@ class Gate:
 
     async def __call__(self) -> None:
         self.reached.set()
-        await self.opened.wait()
+        async with asyncio.timeout(10):  # a test that fails before it opens the gate ends all the same
+            await self.opened.wait()
 
 
 class Kit:

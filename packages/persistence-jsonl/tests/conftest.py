@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable
+import struct
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
+from dsh_persistence_jsonl._layout import Encoding, LogFile
+from dsh_persistence_jsonl._scan import Scan, read_header, scan_log, stream_events
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader
 
 HEADER = b'{"type":"session","version":4,"id":"s","createdAt":7,"cwd":"/w","isSeeded":false,"delegationDepth":0}\n'
+
+
+def opened(content: bytes, *, raw: bool) -> tuple[LogFile, int, bool]:
+    encoding: Encoding = "raw" if raw else "zstd"
+    file = LogFile(folder="/r/--w--/s", name=Made.name(raw=raw), generation=4, encoding=encoding)
+    _, begin, protected = read_header(file, content)
+    return file, begin, protected
 
 
 class Made:
@@ -55,6 +67,37 @@ class Made:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(content)
         return log
+
+    @classmethod
+    def log(cls, *batches: bytes, raw: bool = False) -> bytes:
+        """A whole log: the header, then each batch."""
+        return b"".join([HEADER, *batches] if raw else map(cls.frame, [HEADER, *batches]))
+
+    @staticmethod
+    def name(*, raw: bool) -> str:
+        return "session.v4.jsonl" if raw else "session.v4.jsonl.zstd"
+
+    @staticmethod
+    def mark(log: Path, acknowledged: int, *, slot: int = 0) -> None:
+        """Lay a mark beside a log, as DURABILITY §3 has it: two slots of 28 bytes, 512 apart."""
+        body = struct.pack("<Q16s", acknowledged, b"chain of frames.")
+        path = log.with_name(f"{log.name}.mark")
+        slots = bytearray(path.read_bytes() if path.exists() else bytes(540))
+        slots[512 * slot : 512 * slot + 28] = body + struct.pack("<I", zlib.crc32(body))
+        path.write_bytes(slots)
+
+    @staticmethod
+    def scan(content: bytes, *, raw: bool = False, marked: int | None = None) -> Scan:
+        """What the reader makes of a log's bytes; nothing of it lies in a file."""
+        file, begin, protected = opened(content, raw=raw)
+        return scan_log(file, content, base=0, begin=begin, due=0, protected=protected, marked=marked)
+
+    @staticmethod
+    def stream(content: bytes, *, raw: bool = False, marked: int | None = None) -> Iterator[SessionEvent]:
+        """The same log as a stream."""
+        file, begin, protected = opened(content, raw=raw)
+        rest = io.BytesIO(content[begin:])
+        return stream_events(file, rest.read, begin=begin, protected=protected, marked=marked)
 
     @staticmethod
     def event(seq: int, **fields: Any) -> SessionEvent:

@@ -5,32 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
 
-from dsh_persistence import FormatNotSupported, PersistenceError, StoredPrefix
+from dsh_persistence import FormatNotSupported, PersistenceError, SessionLocation, StoredPrefix
 from dsh_persistence_jsonl import JsonlLogStore
-from dsh_persistence_jsonl._frames import compress_frame, decompress_frame, walk_frames
+from dsh_persistence_jsonl._frames import FrameDecoder, compress_frame, walk_frames
 from dsh_persistence_jsonl._rows import decode_row, encode_row
 from dsh_session import EncodedBatch, Replace, Session, SessionError, SessionEvent, encode_header, interrupted_closers
 
 ROOTS = Path(__file__).resolve().parents[4:5]
 
 
-DISAGREE = {"bad-replace-v2-names"}
-"""A bad row after the last turn end that the reference refuses all the same; here it is a torn tail so far."""
-
-
 def folders(name: str) -> Any:
     cases = sorted(path.parent for root in ROOTS for path in (root / "shared/corpus" / name).glob("*/expected.json"))
-    later = pytest.mark.xfail(reason="hard refusals inside a torn tail are not checked yet", strict=True)
-    found = [pytest.param(case, marks=later) if case.name in DISAGREE else case for case in cases]
     absent = [pytest.param(None, marks=pytest.mark.skip("no ../shared/corpus beside the repository"))]
-    return pytest.mark.parametrize("case", found or absent, ids=lambda case: case.name if case else "absent")
+    return pytest.mark.parametrize("case", cases or absent, ids=lambda case: case.name if case else "absent")
 
 
 def expected_of(case: Path) -> dict[str, dict[str, Any]]:
@@ -79,9 +72,48 @@ def test_reading(case: Path) -> None:
     assert {one.header.id for one in store.list() if one.header is not None} == expected.keys()
     for session_id, one in expected.items():
         stored = store.read(session_id)
+        assert list(store.scan(session_id)) == list(stored.events)
         assert json.loads(encode_header(stored.header)) == {"type": "session", **one["header"]}
         assert (stored.torn, stored.protected) == (None, store.encoding == "zstd")
         check(stored, one)
+
+
+@folders("v4")
+def test_raw_text(case: Path) -> None:
+    """FORMAT §2.6: the decoded text of a log is, byte for byte, what the reference decoded."""
+    texts: dict[str, dict[str, Any]] = json.loads((case / "expected.json").read_bytes())["raw"]
+    store = JsonlLogStore(case / "sessions")
+    assert len(texts) == len(list(store.list()))
+    for name, expected in texts.items():
+        text = b"".join(store.raw_text(SessionLocation(kind="jsonl", path=str(store.root / name))))
+        assert (len(text), hashlib.sha256(text).hexdigest()) == (expected["bytes"], expected["sha256"])
+
+
+@folders("v4")
+def test_every_way_to_read(case: Path) -> None:
+    """The log as a stream, followed, by its types and from any seq on is the log; reading it makes no index."""
+    store = JsonlLogStore(case / "sessions")
+    for session_id in expected_of(case):
+        stored = store.read(session_id)
+        events = list(stored.events)
+        assert list(store.scan(session_id)) == events
+        assert list(store.tail(session_id).events) == events
+        for type in {event.type for event in events}:
+            assert list(stored.events.of_type(type)) == [event for event in events if event.type == type]
+        for seq in (1, len(events) // 2, len(events)):
+            suffix = store.read(session_id, from_seq=seq)
+            assert (list(suffix.events), suffix.header) == (events[seq:], stored.header)
+    assert not list(case.rglob("*.idx"))
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    ends, fault = walk_frames(data)
+    assert (fault, ends[-1]) == (None, len(data))
+    return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def content(frame: bytes) -> bytes:
+    return b"".join(FrameDecoder().stream(frame))
 
 
 def batches_of(log: Path) -> Iterator[bytes]:
@@ -89,10 +121,7 @@ def batches_of(log: Path) -> Iterator[bytes]:
     if log.suffix == ".jsonl":
         yield data.partition(b"\n")[2]
         return
-    frames, fault = walk_frames(data)
-    assert fault is None
-    for frame in frames[1:]:
-        yield decompress_frame(data[frame.start : frame.end])
+    yield from map(content, frames_of(data)[1:])
 
 
 @folders("v4")
@@ -118,7 +147,7 @@ def theirs_id(log: Path) -> str:
     data = log.read_bytes()
     line = data.partition(b"\n")[0]
     if log.suffix == ".zstd":
-        line = decompress_frame(data[: walk_frames(data)[0][0].end])
+        line = content(frames_of(data)[0])
     found: str = json.loads(line)["id"]
     return found
 
@@ -128,12 +157,8 @@ def theirs_id(log: Path) -> str:
 def test_frames_bit_for_bit(case: Path) -> None:
     """FORMAT §2.7: each frame of a real log, its header's included, compresses from its content to the same bytes."""
     for log in case.glob("sessions/*/*/*.zstd"):
-        data = log.read_bytes()
-        frames, _ = walk_frames(data)
-        assert [first.end for first in frames[:-1]] == [second.start for _, second in pairwise(frames)]
-        for frame in frames:
-            piece = data[frame.start : frame.end]
-            assert compress_frame(decompress_frame(piece)) == piece
+        for frame in frames_of(log.read_bytes()):
+            assert compress_frame(content(frame)) == frame
 
 
 @folders("variants-v4")

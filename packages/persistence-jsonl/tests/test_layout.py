@@ -104,13 +104,13 @@ def test_only_canonical_names_are_logs(tmp_path: Path) -> None:
     others = "session.v0.jsonl session.v04.jsonl session.V4.jsonl session.v4.jsonl.tmp session.lock xsession.jsonl"
     for name in [*names, *others.split(), "session.v4.jsonl.zstd.torn-5-abc", "session.v4.jsonl.a1b2.tmp"]:
         (tmp_path / name).touch()
-    assert [(log.path.name, log.generation, log.encoding) for log in logs_in(tmp_path)] == [
+    assert [(log.name, log.generation, log.encoding) for log in logs_in(str(tmp_path))] == [
         ("session.v12.jsonl", 12, "raw"),
         ("session.v4.jsonl.zstd", 4, "zstd"),
         ("session.v3.jsonl", 3, "raw"),
         ("session.jsonl", 0, "raw"),
     ]
-    assert logs_in(tmp_path / "absent") == []
+    assert logs_in(str(tmp_path / "absent")) == []
 
 
 def test_a_relative_root_is_resolved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Self
 
 import pytest
@@ -13,6 +13,7 @@ from dsh_persistence import (
     Capabilities,
     ListedSession,
     LogStore,
+    LogTail,
     LogWriter,
     MemoryLogStore,
     Receipt,
@@ -22,7 +23,7 @@ from dsh_persistence import (
     StoredPrefix,
     _write_behind,
 )
-from dsh_session import EncodedBatch, Session, SessionHeader
+from dsh_session import EncodedBatch, Session, SessionEvent, SessionHeader
 
 
 class Faults:
@@ -116,6 +117,12 @@ class FaultyStore:
 
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
         return self.inner.read(ref, from_seq=from_seq)
+
+    def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
+        return self.inner.scan(ref)
+
+    def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
+        return self.inner.tail(ref, cursor)
 
     def list(self) -> Iterator[ListedSession]:
         return self.inner.list()

@@ -2,7 +2,8 @@
 
 A node is outdated when it was told to stop or when a service it was started with is no longer the present one. All
 work on one node is one turn of one task; everyone else who wants the node changed notes it and, to stop it, waits.
-Starting never waits for another task's turn, so only code that waits for itself could hang, and a turn prevents that.
+Nobody waits for a turn that waits for him, directly or through others, so starts and cleanups may stop and withdraw
+whatever they like.
 """
 
 from __future__ import annotations
@@ -130,16 +131,17 @@ class Kernel:
     async def mount(self, node: Node) -> None:
         """Take the node in and start it if it can run; when that start fails, put it out again and raise the error."""
         self.nodes.append(node)
-        failures = Failures()
+        attempt = Failures()
         node.is_mounting = True
-        with failures:
+        with attempt:
             await self.launch(node)
         node.is_mounting = False
-        error = failures.interruption or node.error
+        error = attempt.first or node.error
         if error is not None:
-            with failures:
+            stopping = Failures()
+            with stopping:
                 await self.stop(node)
-            _report_errors(node, failures)
+            _report_errors(node, stopping)
             raise error
 
     async def launch(self, node: Node) -> None:
@@ -219,7 +221,7 @@ class Kernel:
         bindings = dict(run.bindings)
         await run.undo(attempt)
         run.bindings.update(bindings)  # a change of one of them is what gives a failed node another chance
-        node.error = _one_error(node.name, attempt)
+        node.error = _start_error(node.name, attempt)
         node.state = "failed"
         failures.interruption = failures.interruption or attempt.interruption
         if attempt.interruption is None and not node.is_mounting:
@@ -286,11 +288,10 @@ class Hold:
             await self._kernel.put(self.key, None)
 
 
-def _one_error(name: str, attempt: Failures) -> BaseException:
-    if attempt.interruption is not None:
-        return attempt.interruption
-    first, *others = attempt.errors
-    return ExceptionGroup(f"starting plugin {name!r}, and undoing what it did", [first, *others]) if others else first
+def _start_error(name: str, attempt: Failures) -> BaseException | None:
+    if attempt.interruption is None and len(attempt.errors) > 1:
+        return ExceptionGroup(f"starting plugin {name!r}, and undoing what it did", attempt.errors)
+    return attempt.first
 
 
 def _report_errors(node: Node, failures: Failures) -> None:

@@ -43,14 +43,14 @@ class Turn:
         """Whether the turn cannot end before the calling code goes on, so that waiting for it would never end."""
         ours = set(_TURNS.get())
         seen: set[Turn] = set()
-        todo: list[Turn] = [self]
-        while todo:
-            turn = todo.pop()
+        ahead: list[Turn] = [self]
+        while ahead:
+            turn = ahead.pop()
             if turn in ours:
                 return True
             if turn not in seen:
                 seen.add(turn)
-                todo.extend(turn.waits_for)
+                ahead.extend(turn.waits_for)
         return False
 
     async def wait(self) -> None:
@@ -99,6 +99,11 @@ class Failures:
         else:
             self.interruption = self.interruption or error
         return True
+
+    @property
+    def first(self) -> BaseException | None:
+        """The interruption, else the first error, else None."""
+        return self.interruption or next(iter(self.errors), None)
 
     def rise(self, message: str) -> None:
         """Raise the interruption if there was one, else all errors as one group, else nothing."""

@@ -29,7 +29,7 @@ def acknowledged_bytes(log: str) -> int | None:
         return None
     with open(fd, "rb") as file:
         content = file.read(SLOT_OFFSETS[-1] + _SLOT.size)
-    lengths = []
+    lengths: list[int] = []
     for offset in SLOT_OFFSETS:
         slot = content[offset : offset + _SLOT.size]
         if len(slot) == _SLOT.size:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -14,12 +14,12 @@ from dsh_persistence import ForeignChange, LogTail, RowTooLarge, SessionCorrupt,
 from dsh_session import EventLog, SessionEvent, SessionHeader
 
 from ._disk import open_regular, read_all
-from ._frames import PIECE_BYTES, FrameDecoder, first_frame_text
+from ._frames import PIECE_BYTES, FrameDecoder, first_frame_text, has_checksum
 from ._index import IndexReader
 from ._layout import LogFile
 from ._mark import acknowledged_bytes
 from ._rows import RowInvalid, decode_row, decode_rows
-from ._scan import HEADER_BYTES, LF, Scan, parse_header, read_header, scan_log, stream_events
+from ._scan import HEADER_BYTES, LF, NO_CHECKSUM, Scan, parse_header, read_header, scan_log, stream_events
 from ._stretches import Decoder, Stretches, bounded
 
 _HEAD_BYTES = 4 << 10
@@ -35,7 +35,7 @@ _OPENING_EVENTS = 32
 
 
 @contextmanager
-def opened(file: LogFile) -> Iterator[tuple[int, os.stat_result]]:
+def opened(file: LogFile) -> Generator[tuple[int, os.stat_result]]:
     """Open a log for reading, with its state at that moment. Raises ``SessionCorrupt`` when it cannot be read."""
     try:
         fd, status = open_regular(file.path)
@@ -73,7 +73,7 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
         header, begin, protected = _head(file, fd)
         place = None if header.is_seeded else _place(file, from_seq)
         # A fork is read whole, for its inherited part can end anywhere, and so is what begins among the opening events.
-        if place is None or place[0] < _OPENING_EVENTS or place[1] < begin:
+        if place is None or place[0] < _OPENING_EVENTS or not begin <= place[1] <= status.st_size:
             return None
         due, start = place
         content = read_all(fd, status.st_size - start, start)
@@ -105,7 +105,7 @@ def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
     A bad stretch is never passed over: it raises ``SessionCorrupt``, and the cursor stays before it.
     """
     with opened(file) as (fd, status):
-        _, begin, _ = _head(file, fd)
+        _, begin, protected = _head(file, fd)
         start, seq = (begin, 0) if cursor is None else (cursor.get("offset", -1), cursor.get("seq", -1))
         in_file = begin <= start <= status.st_size
         if not in_file or (cursor is not None and _cursor(fd, status, start, seq) != dict(cursor)):
@@ -115,6 +115,8 @@ def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
         stretches = Stretches(file, _reader(fd, start, status.st_size), base=start, piece=PIECE_BYTES)
         try:
             for offset, stored in stretches:
+                if protected and not has_checksum(stored):
+                    raise SessionCorrupt(file.path, NO_CHECKSUM, offset=offset)
                 found = tuple(_whole(file, decoder, offset, stored, due=seq + len(events)))
                 events += found
                 end = offset + len(stored)
@@ -138,6 +140,8 @@ def decoded_text(file: LogFile) -> Iterator[bytes]:
         stretches = Stretches(file, _reader(fd, 0, status.st_size), base=0, piece=PIECE_BYTES)
         for offset, stored in stretches:
             yield from bounded(file, offset, decoder.pieces(offset, stored))
+        if file.encoding == "raw":
+            yield stretches.tail()
     _require_undamaged(file, stretches)
 
 

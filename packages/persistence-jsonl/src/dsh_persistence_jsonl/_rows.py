@@ -16,6 +16,11 @@ from dsh_session import Replace, SessionEvent, SurfaceOp, decode_json
 class RowInvalid(ValueError):
     """A line that is no event of this generation."""
 
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        """``refused`` says that no crash writes such a line: it is whole, and its surface operation is none."""
+        super().__init__(reason)
+        self.refused = refused
+
 
 class _ReplaceOp(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     op: Literal["replace"]
@@ -34,7 +39,14 @@ class _Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False)
     ignorable: bool | UnsetType = UNSET
 
 
+class _Envelope(_Row, rename="camel", forbid_unknown_fields=True, gc=False):
+    """A row whose surface operation may be anything."""
+
+    surface_op: msgspec.Raw | UnsetType = UNSET  # type: ignore[assignment]  # wider on purpose
+
+
 _decode = msgspec.json.Decoder(_Row).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_lines = msgspec.json.Decoder(_Row).decode_lines
 _encode = msgspec.json.Encoder().encode
 
@@ -65,7 +77,9 @@ def decode_rows(text: bytes, first_seq: int) -> tuple[SessionEvent, ...] | None:
     try:
         rows = _decode_lines(text)
         # Blank lines are passed over above, so the count is what tells that there was none.
-        if len(rows) != text.count(b"\n") or any(row.seq != due for due, row in enumerate(rows, first_seq)):
+        if len(rows) != text.count(b"\n") or (text and not text.endswith(b"\n")):
+            return None
+        if any(row.seq != due for due, row in enumerate(rows, first_seq)):
             return None
         return tuple(map(_event, rows))
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -77,7 +91,15 @@ def decode_row(line: bytes) -> SessionEvent:
     try:
         return _event(_decode_row(line))
     except (msgspec.DecodeError, ValueError) as error:
-        raise RowInvalid(str(error)) from None
+        raise RowInvalid(str(error), refused=_lacks_surface_operation(line)) from None
+
+
+def _lacks_surface_operation(line: bytes) -> bool:
+    """Tell whether a line is an event but for its surface operation, which the reference refuses wherever it stands."""
+    try:
+        return _decode_envelope(line).surface_op is not UNSET
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
 
 
 def _event(row: _Row) -> SessionEvent:

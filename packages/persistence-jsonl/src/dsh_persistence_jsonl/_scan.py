@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, TornTail
 from dsh_session import FormatUnsupported, HeaderInvalid, SessionEvent, SessionHeader, decode_header
@@ -19,11 +19,12 @@ from ._frames import PIECE_BYTES, Fault, blocks_end, has_checksum, later_frame
 from ._layout import LogFile
 from ._log import Blocks, JsonlLog
 from ._rows import RowInvalid, decode_row, decode_rows
-from ._stretches import Decoder, Stretches
+from ._stretches import Decoder, Stretches, bounded
 
 HEADER_BYTES = 64 << 10
 """More than any header line takes."""
 LF = b"\n"
+NO_CHECKSUM = "a frame has no checksum, the header has"
 _ROW_HEAD = re.compile(rb'\{"type":"[^"\\]*","seq":(\d{1,16}),')
 """How a harness begins a row; a row that begins otherwise is decoded to learn its seq."""
 
@@ -65,7 +66,7 @@ def scan_log(
         end = reader.take(offset, stored)
         if end > offset:
             blocks.add(offset, end, first_seq)
-    salvaged = reader.finish(stretches.fault, stretches.tail)
+    salvaged = reader.finish(stretches)
     beyond = base + len(content) - reader.end
     return Scan(
         log=JsonlLog(blocks, first_seq=due, blocks_end_seq=reader.whole_seq, extra=salvaged),
@@ -87,7 +88,7 @@ def stream_events(
     stretches = Stretches(file, read, base=begin, piece=PIECE_BYTES)
     for offset, stored in stretches:
         yield from reader.events_of(offset, stored)
-    yield from reader.finish(stretches.fault, stretches.tail)
+    yield from reader.finish(stretches)
 
 
 def read_header(file: LogFile, head: bytes) -> tuple[SessionHeader, int, bool]:
@@ -175,8 +176,7 @@ class _Reader:
         if self._stopped:
             self._look_on(begin, stored)
             return begin
-        self._check_checksum(begin, stored)
-        text = self._decoder.text(stored)
+        text = self._text(stored)
         count = None if text is None else self._count(text)
         if count is not None:
             self.due += count
@@ -193,8 +193,7 @@ class _Reader:
         if self._stopped:
             self._look_on(begin, stored)
             return
-        self._check_checksum(begin, stored)
-        text = self._decoder.text(stored)
+        text = self._text(stored)
         events = None if text is None else decode_rows(text, self.due)
         if events is not None:
             self.due += len(events)
@@ -207,22 +206,19 @@ class _Reader:
         if counted and self._issue is not None:  # ``take`` accepts this row, so whoever reaches it is told
             raise self._issue
 
-    def finish(self, fault: Fault | None, tail: bytes) -> tuple[SessionEvent, ...]:
+    def finish(self, stretches: Stretches) -> tuple[SessionEvent, ...]:
         """Decide about the end of the file; return the events that stand beyond the intact part in whole rows."""
+        fault = stretches.fault
         if fault is not None and fault.kind == "damaged" and (self._marked is None or fault.offset < self._marked):
             raise SessionCorrupt(self._file.path, fault.reason, offset=fault.offset)
+        tail = stretches.tail()
         if self._marked is not None:
             self._require_nothing_later(fault, tail)
             if self.end < self._marked:
                 short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
                 reason = short if self._issue is None else f"{self._issue.reason}; {short}"
                 raise SessionCorrupt(self._file.path, reason, offset=self.end)
-        if fault is None or self._issue is not None or not self._may_salvage(tail):
-            return self._partial
-        salvaged: list[SessionEvent] = []
-        for line in self._decoder.salvaged_lines(fault.offset, tail):
-            salvaged += self._row(line, fault.offset)
-        return tuple(salvaged)
+        return self._partial if fault is None or self._issue is not None else self._salvaged(fault.offset, tail)
 
     def _require_nothing_later(self, fault: Fault | None, tail: bytes) -> None:
         """Above the mark: no intact frame follows the fault, or it is no torn write."""
@@ -238,22 +234,28 @@ class _Reader:
             reason = f"{first.reason}, and an intact frame follows at byte {first.offset + later}"
             raise SessionCorrupt(self._file.path, reason, offset=first.offset)
 
-    def _may_salvage(self, tail: bytes) -> bool:
-        """Without a mark whatever decodes counts, as it does for the reference; else only what lacks its checksum."""
+    def _salvaged(self, offset: int, tail: bytes) -> tuple[SessionEvent, ...]:
+        """Return the rows of a cut frame: those that decode, as for the reference, without a mark.
+
+        Above one a frame counts whole when it lacks nothing but its checksum, and else not at all.
+        """
         if self._marked is None:
-            return True
+            rows = (self._row(line, offset) for line in self._decoder.salvaged_lines(offset, tail))
+            return tuple(chain.from_iterable(rows))
         try:
-            return blocks_end(tail) <= len(tail)
-        except ValueError:
-            return False
+            whole = blocks_end(tail) <= len(tail)
+            events = tuple(decode_row(line) for _, line in self._decoder.lines(offset, tail)) if whole else ()
+        except (SessionCorrupt, ValueError):
+            return ()
+        return events if all(event.seq == due for due, event in enumerate(events, self.due)) else ()
 
     def _whole(self, end: int) -> None:
         self.end = end
         self.whole_seq = self.due
 
-    def _check_checksum(self, begin: int, stored: bytes) -> None:
-        if self._protected and not has_checksum(stored):
-            raise SessionCorrupt(self._file.path, "a frame has no checksum, the header has", offset=begin)
+    def _text(self, stored: bytes) -> bytes | None:
+        """Return the text of a stretch, None when it is large or may be damaged."""
+        return None if self._protected and not has_checksum(stored) else self._decoder.text(stored)
 
     def _count(self, text: bytes) -> int | None:
         """Return how many rows a text holds when they look right, None when each must be read.
@@ -285,7 +287,9 @@ class _Reader:
         Above the mark one that does not is a torn write, until an intact one follows it.
         """
         try:
-            for _ in self._decoder.pieces(begin, stored):
+            if self._protected and not has_checksum(stored):
+                raise SessionCorrupt(self._file.path, NO_CHECKSUM, offset=begin)
+            for _ in bounded(self._file, begin, self._decoder.pieces(begin, stored)):
                 pass
         except SessionCorrupt as damage:
             if self._marked is None or begin < self._marked:
@@ -299,11 +303,11 @@ class _Reader:
     def _row(self, text: bytes, offset: int) -> tuple[SessionEvent, ...]:
         """Take one line: its event, or nothing from the first bad row on."""
         self._line += 1
-        if self._issue is not None and b"turn" not in text and b"\\" not in text:
-            return ()  # no turn end, however it is spelled
         try:
             event = decode_row(text)
         except RowInvalid as error:
+            if error.refused:
+                raise SessionCorrupt(self._file.path, f"no event: {error}", offset=offset, line=self._line) from None
             self._note(f"no event: {error}", offset)
             return ()
         if self._issue is None and event.seq != self.due:

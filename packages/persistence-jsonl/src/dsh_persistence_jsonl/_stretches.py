@@ -23,7 +23,7 @@ RUN_BYTES = 64 << 10
 class Stretches:
     """Iterates over the stretches of a log as (offset, stored bytes), reading no more than it needs.
 
-    When the iteration has ended, ``fault`` says what stopped it before the end of the file, and ``tail`` is the rest.
+    When the iteration has ended, ``fault`` says what stopped it before the end of the file, and ``tail`` the rest.
     """
 
     def __init__(self, log: LogFile, read: Callable[[int], bytes], *, base: int, piece: int) -> None:
@@ -34,7 +34,7 @@ class Stretches:
         self._piece = piece
         self._walk = walk_frames if log.encoding == "zstd" else _walk_lines
         self.fault: Fault | None = None
-        self.tail = b""
+        self._rest = b""
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         rest = b""
@@ -65,10 +65,14 @@ class Stretches:
 
     def _stop(self, fault: Fault, rest: bytes) -> None:
         self.fault = Fault(kind=fault.kind, offset=self._offset, reason=fault.reason)
-        parts = [rest]
+        self._rest = rest
+
+    def tail(self) -> bytes:
+        """Return the bytes from the fault to the end of the file; they may be many, so only who must asks for them."""
+        parts = [self._rest]
         while piece := self._read(PIECE_BYTES):
             parts.append(piece)
-        self.tail = b"".join(parts)
+        return b"".join(parts)
 
 
 class Decoder:

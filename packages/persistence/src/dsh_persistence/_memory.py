@@ -12,7 +12,7 @@ from typing import Self
 from dsh_session import EncodedBatch, EventRun, SessionEvent, SessionHeader
 
 from ._seam import Capabilities, ListedSession, LogTail, Receipt, Repair, SessionLocation, StoredPrefix
-from .errors import SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
+from .errors import ForeignChange, SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
 
 
 @dataclass(slots=True)
@@ -76,7 +76,10 @@ class MemoryLogStore:
 
     def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
         """Return all events after ``cursor``."""
-        stored = self.read(ref, from_seq=0 if cursor is None else cursor["seq"])
+        after = 0 if cursor is None else cursor.get("seq", -1)
+        stored = self.read(ref, from_seq=max(after, 0))
+        if not 0 <= after <= stored.next_seq:
+            raise ForeignChange("memory", "the log is not the one that the cursor followed")
         return LogTail(events=stored.events, cursor={"seq": stored.next_seq})
 
     def list(self) -> Iterator[ListedSession]:

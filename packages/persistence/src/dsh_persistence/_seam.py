@@ -187,6 +187,7 @@ class LogStore(Protocol):
 
     def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
         """Yield every stored event in order, keeping nothing. Raises as ``read`` does, when it gets there."""
+        ...
 
     def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
         """Return events that came after ``cursor``, in order, not necessarily all of them; none when there are none.
@@ -194,6 +195,7 @@ class LogStore(Protocol):
         Without a cursor it begins with the first event. Follows a growing log: what is damaged raises and is never
         passed over; what is half-written waits. Raises ``ForeignChange`` when the log is no longer the same one.
         """
+        ...
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session with its header and revision; damage is an entry, never an exception."""

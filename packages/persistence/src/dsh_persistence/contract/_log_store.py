@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from dsh_session import EncodedBatch, EventLog, SessionEvent, SessionMeta, Sessions
 
 from .._seam import LogStore
-from ..errors import SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
+from ..errors import ForeignChange, SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
 from ._material import hard_events, make_batch, make_event, make_header
 
 OpenStore = Callable[[], LogStore]
@@ -33,6 +34,17 @@ def _require_absent(store: LogStore, session_id: str) -> None:
     assert caught.value.session_id == session_id
     with pytest.raises(SessionNotFound):
         store.open(session_id)
+
+
+def _follow(
+    store: LogStore, session_id: str, cursor: Mapping[str, int] | None
+) -> tuple[list[SessionEvent], Mapping[str, int]]:
+    """Return everything that a log has beyond a cursor, however many calls that takes."""
+    found: list[SessionEvent] = []
+    while (tail := store.tail(session_id, cursor)).events:
+        found += tail.events
+        cursor = tail.cursor
+    return found, tail.cursor
 
 
 class LogStoreContract:
@@ -364,3 +376,47 @@ class LogStoreContract:
         with ThreadPoolExecutor(len(ids)) as pool:
             list(pool.map(write, ids))
         assert [store.read(session_id).next_seq for session_id in ids] == [10] * 4
+
+    def test_p24_streaming(self, new_location: OpenStore) -> None:
+        """P24: ``scan`` yields what ``read`` returns, in order and byte for byte, by id and by location."""
+        store, header, events = new_location(), make_header(), hard_events()
+        with pytest.raises(SessionNotFound):
+            list(store.scan(header.id))
+        with store.create(header) as writer:
+            writer.append(EncodedBatch(first_seq=0, events=events))
+            assert list(new_location().scan(header.id)) == list(events)
+            writer.append(make_batch(len(events), 3))
+        expected = [*events, *make_batch(len(events), 3).events]
+        (listed,) = store.list()
+        for ref in (header.id, listed.location):
+            assert list(new_location().scan(ref)) == _all(store.read(ref).events) == expected
+
+    def test_p25_following(self, new_location: OpenStore) -> None:
+        """P25: ``tail`` hands out every event once, in order, as the log grows; when nothing is new it gives none."""
+        header, reader = make_header(), new_location()
+        with pytest.raises(SessionNotFound):
+            reader.tail(header.id)
+        with new_location().create(header) as writer:
+            cursor, seen = None, 0
+            for count in (1, 4, 1, 300):
+                writer.append(make_batch(seen, count))
+                found, cursor = _follow(reader, header.id, cursor)
+                assert found == list(make_batch(seen, count).events)
+                assert _follow(reader, header.id, cursor) == ([], cursor)
+                seen += count
+        assert _follow(reader, header.id, None)[0] == list(make_batch(0, seen).events)
+
+    def test_p26_cursors(self, new_location: OpenStore) -> None:
+        """P26: a cursor is plain JSON, goes on in another store over the place, and is refused by a shorter log."""
+        store, long, short = new_location(), make_header("long"), make_header("short")
+        for header, count in ((long, 9), (short, 2)):
+            with store.create(header) as writer:
+                writer.append(make_batch(0, count))
+        cursor = store.tail(long.id).cursor
+        kept = json.loads(json.dumps(dict(cursor)))
+        assert kept == dict(cursor)
+        with store.open(long.id) as writer:
+            writer.append(make_batch(9, 2))
+        assert list(new_location().tail(long.id, kept).events) == list(make_batch(9, 2).events)
+        with pytest.raises(ForeignChange):
+            store.tail(short.id, kept)
