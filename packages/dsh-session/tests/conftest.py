@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh_session import Replace, Session, SessionEvent, SessionHeader
+from dsh_session import EventRefused, EventRun, Replace, Session, SessionEvent, SessionHeader
+
+# Test modules cannot import each other under importlib mode; this makes ``rule_cases`` importable.
+sys.path.insert(0, str(Path(__file__).parent))
 
 TEXT = [{"type": "text", "text": "hi"}]
 MODEL = {"kind": "model", "provider": "p", "model": "m"}
@@ -113,3 +117,28 @@ def shared() -> Path:
     if not (folder / "corpus").is_dir():
         pytest.skip("no ../shared/corpus beside the repository: nothing to compare with")
     return folder
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test that asks for ``prove`` the CASES of its module."""
+    if "prove" in metafunc.fixturenames:
+        cases = metafunc.module.CASES
+        metafunc.parametrize("prove", [prover(*case) for case in cases.values()], ids=list(cases))
+
+
+def prover(act: Callable[[Any], object], reason: str | None) -> Callable[[Talk], None]:
+    """Return a check that the act is accepted, or that its last event is refused and changes nothing."""
+
+    def prove(talk: Talk) -> None:
+        if reason is None:
+            act(talk)
+            talk.session.events.validate(talk.session.header)
+            return
+        with pytest.raises(EventRefused, match=reason) as caught:
+            act(talk)
+        before = talk.session.next_seq
+        assert (caught.value.seq, len(talk.session.events)) == (before, before)
+        EventRun(talk.session.events).validate(talk.session.header)
+        assert talk.append("todo/write", {"todos": []}).seq == before
+
+    return prove

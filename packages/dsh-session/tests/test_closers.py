@@ -4,7 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dsh_session import LogState, Session, SessionEvent, SessionHeader, encode_data, interrupted_closers
+from dsh_session import (
+    LogState,
+    Session,
+    SessionEvent,
+    decode_header,
+    encode_data,
+    interrupted_closers,
+    repair_closers,
+)
 
 STARTED = (
     "The tool call was interrupted after it was recorded, but no result was durably recorded. Its outcome is unknown. "
@@ -146,7 +154,24 @@ def test_the_reference_repaired_the_same(shared: Path) -> None:
         )
         for row in rows[:begin]
     ]
-    session = Session(SessionHeader(id="s", created_at=0), stored=stored)
+    session = Session(decode_header(log.read_bytes().partition(b"\n")[0]), stored=stored)
     assert [as_row(event) for event in interrupted_closers(session.state)] == rows[begin : end + 1]
     lines = log.read_bytes().splitlines()[begin + 1 :]
     assert all(event.encoded in line for event, line in zip(interrupted_closers(session.state), lines, strict=False))
+
+
+def test_an_open_compaction_is_marked_first(talk: Any) -> None:
+    """GENERATIONS §5: no turn ends inside a compaction, so a repair first marks it as abandoned."""
+    talk.open()
+    assert repair_closers(talk.session.state) == interrupted_closers(talk.session.state)
+    talk.append("compaction/start", {"compactionId": "c", "turn": 1})
+    closers = repair_closers(talk.session.state)
+    assert [(event.type, event.seq - talk.session.next_seq) for event in closers] == [
+        ("session/end-seed", 0),
+        ("step/end", 1),
+        ("turn/end", 2),
+    ]
+    stored = tuple(talk.session.events)
+    for length in range(len(closers) + 1):
+        assert Session(talk.session.header, stored=[*stored, *closers[:length]]).next_seq == len(stored) + length
+    assert repair_closers(Session(talk.session.header, stored=[*stored, *closers]).state) == ()

@@ -8,23 +8,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dsh_session import (
-    BlockEnd,
-    BlockStart,
-    Finish,
-    ReasoningDelta,
+    EventRefused,
+    EventRun,
     Replace,
     Session,
     SessionEvent,
     StreamRecorder,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
     decode_header,
     encode_data,
     encode_header,
+    expand_stream,
+    fork_seed,
     interrupted_closers,
 )
 
@@ -112,38 +110,84 @@ def test_header_line(case: Path) -> None:
 
 @each_case
 def test_streams(case: Path) -> None:
-    """GENERATIONS §3: the chunks of a real stream, recorded here, give the records the reference kept."""
-    deltas = {"text-chunks": TextDelta, "reasoning-chunks": ReasoningDelta}
+    """GENERATIONS §3: the stream of a real log expands to timed chunks, which recorded give it back byte for byte."""
     for _, lines in sessions_of(case):
         for line in lines[1:]:
             records = json.loads(line)["data"].get("stream", [])
             recorder = StreamRecorder()
-            for record in records:
-                if record["type"] == "chunk":
-                    recorder.add(chunk_of(record["chunk"]), record["time"])
-                    continue
-                time = record["time0"]
-                for piece, gap in zip(record.get("texts") or record["args"], [*record["dt"], 0], strict=True):
-                    if kind := deltas.get(record["type"]):
-                        recorder.add(kind(index=record["index"], text=piece), time)
-                    else:
-                        name = record.get("name")
-                        recorder.add(
-                            ToolCallDelta(index=record["index"], id=record["id"], name=name, arguments_delta=piece),
-                            time,
-                        )
-                    time += gap
+            for chunk, time in expand_stream(records):
+                assert not isinstance(chunk, dict)
+                recorder.add(chunk, time)
             assert encode_data("t", recorder.records) == encode_data("t", records)
 
 
-def chunk_of(chunk: dict[str, Any]) -> Any:
-    match chunk["type"]:
-        case "block-start":
-            return BlockStart(index=chunk["index"], block_type=chunk["blockType"])
-        case "block-end":
-            return BlockEnd(index=chunk["index"], block=chunk["block"])
-        case "usage":
-            return Usage(usage=chunk["usage"])
-        case "finish":
-            return Finish(reason=chunk["reason"], replay_state=chunk.get("replayState"))
-    raise AssertionError(chunk)
+@each_case
+def test_log(case: Path) -> None:
+    """FORMAT §6, §7: every real log validates under its own header, and answers as the reference does."""
+    for expected, lines in sessions_of(case):
+        header = decode_header(lines[0])
+        log = EventRun([event_of(line) for line in lines[1:]])
+        state = log.validate(header)
+        assert (state.next_seq, state.header) == (expected["stored"]["count"], header)
+        closed = EventRun([*log, *interrupted_closers(state)])
+        assert [event.seq for event in closed.surface()] == expected["surfaceNodes"]
+        assert digest(closed.messages()) == expected["messages"]["sha256"]
+        request = log.request_header()
+        if request is None:
+            assert "requestHeaderSha256" not in expected
+            continue
+        found = log[request.seq].data["header"]
+        assert digest([found]) == expected["requestHeaderSha256"] or hashed(found) == expected["requestHeaderSha256"]
+        assert (request.config, list(request.tools)) == (found["config"], found.get("tools", []))
+
+
+def hashed(value: Any) -> str:
+    return hashlib.sha256(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    ).hexdigest()
+
+
+@each_case
+def test_forks(case: Path) -> None:
+    """GENERATIONS §5 item 7, FORMAT §4.7: what opens a real fork is what opens ours, byte for byte.
+
+    Where the seed came from a subagent's tool, the reference gave the mark the time of creation.
+    """
+    logs = {json.loads(lines[0])["id"]: lines for _, lines in sessions_of(case)}
+    for lines in logs.values():
+        header = decode_header(lines[0])
+        if not header.is_seeded or header.parent_session not in logs:
+            continue
+        child = [event_of(line) for line in lines[1:]]
+        cut = max(event.seq for event in child if event.encoded == b'{"inherited":true}')
+        *prefix, mark = fork_seed([event_of(line) for line in logs[header.parent_session][1:]], at=cut - 1)
+        assert prefix == child[:cut]
+        if header.origin == "subagent":
+            mark = msgspec.structs.replace(mark, time=child[cut].time)
+        assert mark == child[cut]
+
+
+VARIANTS = sorted(
+    path.parent for root in ROOTS for path in (root / "shared/corpus/variants-v4").glob("*/expected.json")
+)
+# What lies in the lines themselves, and not in their values, is for those who store logs.
+FRAMING = ("envelope", "header", "packed", "seq-gap", "replace-v2", "sel-", "torn-", "blank-line")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in VARIANTS if not any(word in case.name for word in FRAMING)]
+    or [pytest.param(None, marks=pytest.mark.skip("no ../shared/corpus beside the repository"))],
+    ids=lambda case: case.name if case else "absent",
+)
+def test_variants(case: Path) -> None:
+    """GENERATIONS §5: an edit of a real log that the reference refuses for its values is refused, and no other."""
+    (expected,) = json.loads((case / "expected.json").read_bytes())["sessions"]
+    (log,) = case.glob("sessions/*/*/session.v4.jsonl")
+    lines = lines_of(log)
+    events = EventRun([event_of(line) for line in lines[1:]])
+    if "error" in expected:
+        with pytest.raises(EventRefused):
+            events.validate(decode_header(lines[0]))
+    else:
+        events.validate(decode_header(lines[0]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsh_session import EventRefused, LogState, Session, SessionEvent, SessionHeader
+from dsh_session import EventRefused, LogState, Session, SessionEvent, SessionHeader, interrupted_closers
 
 
 def feed(*types_and_data: tuple[str, Any]) -> LogState:
@@ -82,7 +82,11 @@ HEADER = {"config": {"provider": "p", "model": "m"}}
 
 def test_requests() -> None:
     """FORMAT §7: the latest request header and context are known; both need an open turn."""
-    state = feed(TURN, ("request/header", {"header": HEADER}), ("request/context", {"provider": "p", "model": "m"}))
+    state = feed(
+        TURN,
+        ("request/header", {"header": HEADER, "reason": "initial"}),
+        ("request/context", {"provider": "p", "model": "m"}),
+    )
     assert (state.request_header_seq, state.request_context_seq) == (1, 2)
     for type, data in (("request/header", {"header": HEADER}), ("request/context", {})):
         with pytest.raises(EventRefused, match="no turn is open"):
@@ -106,7 +110,7 @@ def test_requests() -> None:
 def test_bad_request_headers(header: Any) -> None:
     """FORMAT §4.4, GENERATIONS §4: a config names provider and model; no system prompt, no empty tools."""
     with pytest.raises(EventRefused):
-        feed(TURN, ("request/header", {"header": header}))
+        feed(TURN, ("request/header", {"header": header, "reason": "initial"}))
 
 
 def test_attempts_need_their_step() -> None:
@@ -123,7 +127,6 @@ def test_seqs_are_dense() -> None:
     for seq in (0, 2):
         with pytest.raises(EventRefused, match="goes on with seq 1"):
             state.feed(SessionEvent(type="todo/write", seq=seq, time=0, encoded=b"{}"), {})
-    assert LogState(first_seq=5).next_seq == 5
 
 
 @pytest.mark.parametrize(
@@ -230,7 +233,7 @@ def test_assistant_messages(talk: Any) -> None:
     ):
         with pytest.raises(EventRefused):
             talk.append("assistant/message", {**talk.place(), **data}, surface_op="append", **envelope)
-    for content in ([{"type": "tool-call", "id": "a"}], [{}], ["text"], [{"type": "tool-call", "id": ["a"]}]):
+    for content in ([{"type": "tool-call", "id": ""}], ["text"], [{"type": "tool-call", "id": ["a"]}]):
         with pytest.raises(EventRefused):
             talk.assistant(content=content)
     with pytest.raises(EventRefused, match="twice"):
@@ -281,7 +284,7 @@ def test_calls_settle(talk: Any) -> None:
             lambda talk: talk.result("a", error={"name": "E", "code": "E"}), "without isError", id="error-alone"
         ),
         pytest.param(
-            lambda talk: talk.result("a", error="E", message={"isError": True}), "lacks or distorts", id="error-text"
+            lambda talk: talk.result("a", error="E", message={"isError": True}), "has not started", id="error-text"
         ),
     ],
 )
@@ -293,10 +296,21 @@ def test_calls_that_do_not_fit(talk: Any, act: Callable[[Any], Any], reason: str
 
 
 def test_a_repair_may_settle_what_never_started(talk: Any) -> None:
-    """FORMAT §5: the exact not-started repair is the one result without a start."""
+    """GENERATIONS §5: the exact not-started repair is the one result without a start."""
     talk.open().assistant("a")
-    error = {"name": "ToolNotStartedError", "code": "TOOL_NOT_STARTED"}
-    talk.result("a", error=error, message={"isError": True})
+    (repair, *_) = interrupted_closers(talk.session.state)
+    data = repair.data
+    for distorted in (
+        {**data, "error": {**data["error"], "name": "Error"}},
+        {**data, "message": {**data["message"], "id": "interrupted-tool-result-a-x"}},
+        {**data, "message": {**data["message"], "content": [{"type": "text", "text": "never"}]}},
+        {**data, "message": {**data["message"], "content": []}},
+    ):
+        with pytest.raises(EventRefused, match="has not started"):
+            talk.append("tool/result", distorted, surface_op="append")
+    with pytest.raises(EventRefused, match="has not started"):
+        talk.append("tool/result", data, surface_op="append", source_event_seqs=(3,))
+    talk.append("tool/result", data, surface_op="append")
     assert talk.session.state.calls == {}
 
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dsh_session import EventRefused
+from dsh_session import EventRefused, EventRun, Replace, SessionEvent
 
 
 def nodes(talk: Any) -> list[int]:
@@ -86,9 +88,16 @@ def test_result_replaces_one_result(talk: Any) -> None:
         talk.result("a", op=talk.replace(first, second), cite=(first, second))
     with pytest.raises(EventRefused, match="exactly one result"):
         talk.result("a", op=talk.replace(3, 3), cite=(3,))
-    again = talk.result("a", op=talk.replace(first, first), cite=(first,)).seq
+    for change in ({"id": "other"}, {"isError": False}, {"extra": 1}):
+        with pytest.raises(EventRefused, match="more than its content"):
+            talk.result("a", message={"id": f"m{first}", **change}, op=talk.replace(first, first), cite=(first,))
+    same = {"id": f"m{first}", "content": []}
+    again = talk.result("a", message=same, op=talk.replace(first, first), cite=(first,)).seq
     assert nodes(talk) == [2, 3, again, second]
-    talk.result("a", op=talk.replace(again, again), cite=(again,))
+    talk.result("a", message=same, op=talk.replace(again, again), cite=(again,))
+    talk.close()
+    with pytest.raises(EventRefused, match="no turn is open"):
+        talk.result("b", message={"id": f"m{second}"}, op=talk.replace(second, second), cite=(second,))
 
 
 def test_messages(talk: Any) -> None:
@@ -107,3 +116,32 @@ def test_messages(talk: Any) -> None:
     assert messages[0] == user.data
     talk.user(op=talk.replace(user.seq, user.seq), cite=(user.seq,), id="again")
     assert talk.session.messages()[0]["id"] == "again"
+
+
+def user_event(seq: int, covered: list[int]) -> SessionEvent:
+    op = Replace(start_seq=covered[0], end_seq=covered[-1]) if covered else "append"
+    data = b'{"role":"user","id":"m","source":{"kind":"user"},"content":[]}'
+    return SessionEvent(
+        type="user/message",
+        seq=seq,
+        time=0,
+        encoded=data,
+        surface_op=op,
+        source_event_seqs=tuple(sorted(covered)) or None,
+    )
+
+
+@given(st.lists(st.none() | st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40))
+def test_folding_is_that_of_a_plain_list(steps: list[tuple[int, int] | None]) -> None:
+    """FORMAT §6: whatever is appended and replaced, the nodes are those of a list in which spans give way."""
+    plain: list[int] = []
+    events: list[SessionEvent] = []
+    for seq, step in enumerate(steps):
+        start, end = sorted(place % len(plain) for place in step) if step and plain else (0, -1)
+        covered = plain[start : end + 1]
+        events.append(user_event(seq, covered))
+        plain[start : end + 1] = [seq] if covered else []
+        plain += [] if covered else [seq]
+        log = EventRun(events)
+        assert [node.seq for node in log.surface()] == plain
+        assert log.validate().surface.nodes == plain

@@ -3,13 +3,16 @@
 One invariant: an event's data is encoded once, when it is appended, and those bytes are the truth from then on.
 """
 
-from ._closers import interrupted_closers
-from ._event import EncodedBatch, EventLog, EventRun, Replace, SessionEvent, SurfaceOp
+from ._closers import fork_seed, interrupted_closers, repair_closers
+from ._event import EncodedBatch, Replace, SessionEvent, SurfaceOp
+from ._expand import expand_stream
 from ._header import SessionHeader, SessionMeta
 from ._header_line import decode_header, encode_header
 from ._json import decode_json, encode_data
-from ._log_state import LogState, PendingCall
-from ._session import Session
+from ._log import EventLog, EventRun, RebuiltRequest, RequestHeader
+from ._log_state import LogState
+from ._pending import PendingCall
+from ._session import Redactor, Session
 from ._sessions import Sessions
 from ._stream import (
     BlockEnd,
@@ -27,8 +30,10 @@ from .errors import (
     EventRefused,
     FormatUnsupported,
     HeaderInvalid,
+    LogIncomplete,
     SessionError,
     SessionExists,
+    StreamInvalid,
 )
 
 __all__ = [
@@ -42,10 +47,14 @@ __all__ = [
     "Finish",
     "FormatUnsupported",
     "HeaderInvalid",
+    "LogIncomplete",
     "LogState",
     "PendingCall",
     "ReasoningDelta",
+    "RebuiltRequest",
+    "Redactor",
     "Replace",
+    "RequestHeader",
     "Session",
     "SessionError",
     "SessionEvent",
@@ -54,6 +63,7 @@ __all__ = [
     "SessionMeta",
     "Sessions",
     "StreamChunk",
+    "StreamInvalid",
     "StreamRecorder",
     "SurfaceOp",
     "TextDelta",
@@ -63,5 +73,8 @@ __all__ = [
     "decode_json",
     "encode_data",
     "encode_header",
+    "expand_stream",
+    "fork_seed",
     "interrupted_closers",
+    "repair_closers",
 ]

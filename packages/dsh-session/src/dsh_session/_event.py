@@ -1,11 +1,9 @@
-"""The event: a typed envelope around bytes (FORMAT §1.1), and a run of them."""
+"""The event: a typed envelope around bytes (FORMAT §1.1), and a batch of them."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -47,41 +45,6 @@ class SessionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def data(self) -> Any:
         """The decoded data: a fresh value at every access, so changing it changes nothing here."""
         return decode_json(self.encoded)
-
-
-class EventLog(Sequence[SessionEvent]):
-    """A read-only run of events with consecutive seqs; what a store returns and a session holds.
-
-    ``log[i]`` is the event at position ``i``, whose seq is ``first_seq + i``.
-    """
-
-    @property
-    @abstractmethod
-    def first_seq(self) -> int:
-        """The seq of the first event; that of the next one to come while the log is empty."""
-
-
-class EventRun(EventLog):
-    """Events held in memory, all of them decoded to their envelopes."""
-
-    def __init__(self, events: Iterable[SessionEvent] = (), *, first_seq: int = 0) -> None:
-        """``first_seq`` counts only while there are no events."""
-        self._events = tuple(events)
-        self._first_seq = self._events[0].seq if self._events else first_seq
-
-    @property
-    def first_seq(self) -> int:  # as in EventLog
-        return self._first_seq
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    @overload
-    def __getitem__(self, index: int) -> SessionEvent: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
-    def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
-        return self._events[index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from . import generations
-from ._event import EncodedBatch, EventLog, SessionEvent, SurfaceOp
+from ._event import EncodedBatch, SessionEvent, SurfaceOp
 from ._header import SessionHeader, now_ms
 from ._json import encode_data
-from ._log_state import LogState
+from ._log import EventLog
+from ._log_state import LogState, data_for_rules
+from ._messages import derive_messages
 from .errors import EventRefused
 
 logger = logging.getLogger(__name__)
 
 Listener = Callable[[SessionEvent], None]
+
+Redactor = Callable[[str, Any], Any]
+"""Gives the data to append in place of the data of an event of a type, such as one without secrets."""
 
 
 class Session:
@@ -26,17 +31,26 @@ class Session:
     """
 
     def __init__(
-        self, header: SessionHeader, *, stored: Sequence[SessionEvent] = (), clock: Callable[[], int] = now_ms
+        self,
+        header: SessionHeader,
+        *,
+        stored: Sequence[SessionEvent] = (),
+        clock: Callable[[], int] = now_ms,
+        redactor: Redactor | None = None,
     ) -> None:
         """``stored`` is the log as a backend holds it, from seq 0; it is checked, and not copied.
 
-        ``clock`` gives Unix epoch milliseconds. Raises ``EventRefused`` when ``stored`` breaks a rule of the format.
+        ``clock`` gives Unix epoch milliseconds. ``redactor(type, data)`` returns what to append instead of the data
+        that a caller gave; it must not change that data in place. Raises ``EventRefused`` when ``stored`` breaks a
+        rule of the format.
         """
         self.header = header
-        self.state = LogState()
+        self.state = LogState(header=header)
         self.state.feed_all(stored)
+        self.state.settle()
         self._log = _ChainedLog(stored)
         self.clock = clock
+        self._redactor = redactor
         self._listeners: list[Listener] = []
 
     @property
@@ -65,9 +79,12 @@ class Session:
     ) -> SessionEvent:
         """Add one event and tell the listeners.
 
-        The data becomes bytes here; later changes to ``data`` cannot reach the log. Types ``plugin:<ns>/<name>`` are
-        ignorable by themselves. Raises ``DataNotLossless`` or ``EventRefused``, and then nothing has changed.
+        The data becomes bytes here, after the redactor has seen it; later changes cannot reach the log. Types
+        ``plugin:<ns>/<name>`` are ignorable by themselves. Raises ``DataNotLossless`` or ``EventRefused``, and then
+        nothing has changed.
         """
+        if self._redactor is not None:
+            data = self._redactor(type, data)
         event = SessionEvent(
             type=type,
             seq=self.next_seq,
@@ -83,7 +100,14 @@ class Session:
     def extend(self, events: Sequence[SessionEvent]) -> None:
         """Add events that exist already, such as crash closers, as they are. Raises ``EventRefused``."""
         for event in events:
-            self._take(event, event.data)
+            self._take(event, data_for_rules(event))
+
+    def mark_resumed(self) -> SessionEvent | None:
+        """Append the mark that a resume leaves, ``session/end-seed``, unless the log ends in one (GENERATIONS §9).
+
+        Closers of an interrupted turn come before it.
+        """
+        return None if self.state.last_type == "session/end-seed" else self.append("session/end-seed", {})
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` with each event right after it was added, until the returned function is called."""
@@ -101,10 +125,10 @@ class Session:
 
     def messages(self) -> list[Mapping[str, Any]]:
         """Return the conversation as a model may receive it (FORMAT §6)."""
-        return list(self.state.surface.messages(lambda seq: (self.events[seq].type, self.events[seq].data)))
+        return list(derive_messages((self._log[seq] for seq in self.state.surface), self.state.offloads))
 
     def _take(self, event: SessionEvent, data: Any) -> None:
-        if not self.state.surface.nodes and event.surface_op is not None and event.type != "system/message":
+        if not self.state.surface and event.surface_op is not None and event.type != "system/message":
             # A harness resumes such a log once, adds its own system message, and then refuses it for good.
             raise EventRefused(event.type, "a system/message must be the first message of a log", seq=event.seq)
         self.state.feed(event, data)
@@ -152,3 +176,12 @@ class _ChainedLog(EventLog):
     def __iter__(self) -> Iterator[SessionEvent]:
         yield from self._stored
         yield from self._live
+
+    def of_type(self, *types: str) -> Iterator[SessionEvent]:
+        """Ask the stored part first: a backend may answer without decoding every event."""
+        wanted = frozenset(types)
+        if isinstance(self._stored, EventLog):
+            yield from self._stored.of_type(*types)
+        else:
+            yield from (event for event in self._stored if event.type in wanted)
+        yield from (event for event in self._live if event.type in wanted)

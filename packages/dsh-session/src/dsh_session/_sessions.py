@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from ._closers import fork_seed
 from ._event import SessionEvent
 from ._header import SessionHeader, SessionMeta, new_session_id, now_ms
-from ._json import encode_data
-from ._session import Session
-from .errors import EventRefused, SessionExists
+from ._session import Redactor, Session
+from .errors import SessionExists
 
 Observer = Callable[[Session], None]
 
@@ -16,8 +16,15 @@ Observer = Callable[[Session], None]
 class Sessions:
     """All sessions that live in this process, by id."""
 
-    def __init__(self, *, clock: Callable[[], int] = now_ms, new_id: Callable[[], str] = new_session_id) -> None:
-        """``clock`` gives Unix epoch milliseconds; ``new_id`` a fresh unique session id."""
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], int] = now_ms,
+        new_id: Callable[[], str] = new_session_id,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """``clock`` gives Unix epoch milliseconds; ``new_id`` a fresh unique session id; ``redactor`` as in Session."""
+        self._redactor = redactor
         self._clock = clock
         self._new_id = new_id
         self._live: dict[str, Session] = {}
@@ -36,9 +43,10 @@ class Sessions:
     ) -> Session:
         """Create and publish a session; version, id and creation time are stamped here.
 
-        A ``seed`` makes it a fork: those events of the parent's log, from seq 0 to outside any turn, open the new log,
-        followed by a marker. Baselines of ``meta`` become its opening events. Raises ``HeaderInvalid``,
-        ``SessionExists`` or ``EventRefused``, or what an observer raised; then nothing has been published.
+        A ``seed`` makes it a fork: those events of the parent's log, from seq 0 on, open the new log, followed by the
+        mark that ends them; a turn that is open there is closed as forked. Baselines of ``meta`` become its opening
+        events. Raises ``HeaderInvalid``, ``SessionExists`` or ``EventRefused``, or what an observer raised; then
+        nothing has been published.
         """
         meta = meta or SessionMeta()
         header = SessionHeader(
@@ -54,15 +62,32 @@ class Sessions:
             sandbox_mode=meta.sandbox_mode,
             approval_policy=meta.approval_policy,
         )
-        session = Session(header, stored=tuple(seed), clock=self._clock)
-        if seed:
-            self._mark_seed(session, seed[-1])
+        stored = fork_seed(seed) if seed else ()
+        session = Session(header, stored=stored, clock=self._clock, redactor=self._redactor)
         if header.sandbox_mode is not None:
             session.append("sandbox/mode", {"mode": header.sandbox_mode, "source": "delegation"})
         if header.approval_policy is not None:
             session.append("approval/policy", {"policy": header.approval_policy, "source": "delegation"})
         self.enter(session)
         return session
+
+    def fork(
+        self, source: Session, *, at: int | None = None, id: str | None = None, meta: SessionMeta | None = None
+    ) -> Session:
+        """Create and publish a session that begins with the events of ``source`` up to and with seq ``at``.
+
+        ``at`` defaults to the last event and may lie inside a turn, which the fork closes for itself. ``meta`` defaults
+        to the source's directory and preset with the source as parent. Raises as ``create``, and ``ValueError`` when
+        there is no event ``at``.
+        """
+        boundary = source.next_seq - 1 if at is None else at
+        if not 0 <= boundary < source.next_seq:
+            msg = f"there is no event {boundary} to fork at; session {source.id!r} has {source.next_seq} events"
+            raise ValueError(msg)
+        if meta is None:
+            header = source.header
+            meta = SessionMeta(cwd=header.cwd, parent_session=header.id, agent_preset=header.agent_preset)
+        return self.create(id, seed=source.events[: boundary + 1], meta=meta)
 
     def enter(self, session: Session) -> None:
         """Publish a session that exists already, such as a resumed one. Raises as ``create`` does."""
@@ -90,21 +115,3 @@ class Sessions:
                 self._observers.remove(observer)
 
         return stop
-
-    @staticmethod
-    def _mark_seed(session: Session, boundary: SessionEvent) -> None:
-        if session.state.turn is not None:
-            raise EventRefused(
-                "session/end-seed", f"the seed ends inside turn {session.state.turn}", seq=session.next_seq
-            )
-        data = {"inherited": True}
-        session.extend(
-            [
-                SessionEvent(
-                    type="session/end-seed",
-                    seq=session.next_seq,
-                    time=boundary.time,
-                    encoded=encode_data("session/end-seed", data),
-                )
-            ]
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -78,8 +79,8 @@ class StreamRecorder:
         self._run: tuple[object, ...] | None = None
         self._last_time = 0
 
-    def add(self, chunk: StreamChunk, time: int) -> None:
-        """Record ``chunk``, which arrived at ``time`` (Unix epoch milliseconds)."""
+    def add(self, chunk: StreamChunk | Mapping[str, Any], time: int) -> None:
+        """Record ``chunk``, which arrived at ``time`` (Unix epoch milliseconds); an object is kept as it is."""
         run = None
         if isinstance(chunk, _Delta) and not _lacks_identity(chunk):
             run = _run_of(chunk)

@@ -6,6 +6,8 @@
     ├── HeaderInvalid        a header that breaks a rule; ``field`` names it
     ├── FormatUnsupported    a log of a generation this build does not read; ``version``
     ├── SessionExists        the id is already live; ``session_id``
+    ├── LogIncomplete        a question that a log without its beginning cannot answer; ``first_seq``
+    ├── StreamInvalid        a stream record that is none; ``position``
     └── EventRefused         an event that would make the log unreadable; ``type``, ``seq``, ``reason``
         └── DataNotLossless  data that would not come back as it went in; ``path``
 """
@@ -48,6 +50,23 @@ class SessionExists(SessionError):
             f"session {session_id!r} is already live in this process; use it, or create one with another id"
         )
         self.session_id = session_id
+
+
+class LogIncomplete(SessionError):
+    """A log that was read from some event on was asked for what only the whole log tells."""
+
+    def __init__(self, first_seq: int, what: str) -> None:
+        super().__init__(f"the log begins at seq {first_seq}, so {what} is unknown; read it from seq 0")
+        self.first_seq = first_seq
+
+
+class StreamInvalid(SessionError):
+    """A record of an assistant message's stream lacks or distorts something; ``position`` counts from 0."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"stream record {position} {reason}")
+        self.position = position
+        self.reason = reason
 
 
 class EventRefused(SessionError):
