@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -86,7 +87,11 @@ def _pack(target: IO[bytes], paths: Iterable[Path]) -> None:
 
 def prune(client: docker.DockerClient) -> None:
     """Remove the images that an edit left without a name; a build beside this one has none yet, hence the age."""
-    client.images.prune(filters={"dangling": True, "label": LABEL, "until": "10m"})
+    try:
+        client.images.prune(filters={"dangling": True, "label": LABEL, "until": "10m"})
+    except APIError as error:
+        if error.status_code != HTTPStatus.CONFLICT:  # another session prunes at this moment, and that will do
+            raise
 
 
 @contextmanager

@@ -110,6 +110,12 @@ def talk(session: Session) -> Talk:
 
 
 @pytest.fixture(scope="session")
+def talk_of() -> Callable[[Any], Talk]:
+    """Make a talk of any session."""
+    return Talk
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """The material beside the repository; skips where it is absent."""
     parents = Path(__file__).resolve().parents

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh_session import (
@@ -54,6 +54,7 @@ def plain(chunk: Any) -> Any:
     return msgspec.to_builtins(chunk)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(CHUNKS, st.integers(0, 2**40)), max_size=12))
 def test_round_trip(timed: list[tuple[Any, int]]) -> None:
     """GENERATIONS §3: chunks survive as records, and records survive as chunks, through their JSON too."""

@@ -81,11 +81,10 @@ def copy(session: Session) -> Session:
     return again
 
 
-@settings(max_examples=25)
-@given(EXTRA)
-def test_events_with_rules(extra: dict[str, Any]) -> None:
+@settings(max_examples=25, deadline=None)
+@given(extra=EXTRA)
+def test_events_with_rules(talk_of: Callable[[Any], Any], extra: dict[str, Any]) -> None:
     """CASES B07: events of every type that has a rule, with unknown members, come back in the same bytes."""
-    talk_of = importlib.import_module("conftest").Talk
     seen: set[str] = set()
     for act in accepted():
         generous = Generous(extra)
@@ -106,7 +105,7 @@ RULELESS = sorted(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from([*RULELESS, "acme/thing", "plugin:acme/thing"]), JSON)
 def test_events_without_rules(type: str, data: Any) -> None:
     """CASES B07: events that no rule reads, unknown types among them, carry any data untouched."""

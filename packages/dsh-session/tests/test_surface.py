@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh_session import EventRefused, EventRun, Replace, SessionEvent
@@ -131,6 +131,7 @@ def user_event(seq: int, covered: list[int]) -> SessionEvent:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=40))
 def test_folding_is_that_of_a_plain_list(steps: list[tuple[int, int] | None]) -> None:
     """FORMAT §6: whatever is appended and replaced, the nodes are those of a list in which spans give way."""

@@ -7,6 +7,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class Made:
         """The same log as a stream."""
         file, begin, protected = opened(content, raw=raw)
         rest = io.BytesIO(content[begin:])
-        return stream_events(file, rest.read, begin=begin, protected=protected, marked=marked)
+        return chain.from_iterable(stream_events(file, rest.read, begin=begin, protected=protected, marked=marked))
 
     @staticmethod
     def event(seq: int, **fields: Any) -> SessionEvent:

@@ -21,8 +21,13 @@ def usable(place: str | os.PathLike[str]) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _LASTING:
-            raise
+        require_passing(error, place)
+        raise
+
+
+def require_passing(error: OSError, place: str | os.PathLike[str]) -> None:
+    """Raise ``StoreUnusable`` for an error that will not pass by itself."""
+    if error.errno in _LASTING:
         raise StoreUnusable(str(error.filename or place), f"cannot be used: {error.strerror}") from error
 
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from dsh_persistence import StoreUnusable
 from dsh_session import SessionHeader, generations
 
-from ._disk import usable
+from ._disk import require_passing, usable
 
 Encoding = Literal["zstd", "raw"]
 """``zstd`` frames in ``.jsonl.zstd``, or ``raw`` lines in ``.jsonl``."""
@@ -119,10 +119,12 @@ def logs_in(folder: str) -> list[LogFile]:
     Raises ``StoreUnusable`` when the folder cannot be read.
     """
     try:
-        with usable(folder):
-            names = os.listdir(folder)  # noqa: PTH208  # a Path for each name would double the cost of a listing
+        names = os.listdir(folder)  # noqa: PTH208  # a Path for each name would double the cost of a listing
     except FileNotFoundError:
         return []
+    except OSError as error:
+        require_passing(error, folder)
+        raise
     found = [
         LogFile(folder, name, int(match[1] or 0), "zstd" if match[2] else "raw")
         for name in names

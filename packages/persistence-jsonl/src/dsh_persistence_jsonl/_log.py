@@ -6,7 +6,7 @@ import re
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from threading import Lock
 from typing import overload
@@ -24,8 +24,10 @@ _ESCAPES = (b"\\/", b"\\u00")
 """Ways to spell a plain type other than letter by letter; text with one of them is decoded rather than searched."""
 _PLAIN_TYPE = re.compile(r"[ !#-\[\]-~]*")
 """A type that needs no escapes; text with any escape may hold one that does."""
-_SURFACE_ENDS = {type[type.index("/") :] for type in generations.SURFACE_TYPES}
-"""What tells the events of the conversation in few searches."""
+_CONVERSATION = generations.SURFACE_TYPES | {"image/offload"}
+"""What messages derive from."""
+_IN_CONVERSATION = re.compile(rb'/(?:message|result|offload)"')
+"""How the types of the conversation end; one search for all of them is what makes messages cheap."""
 
 
 class Blocks:
@@ -73,7 +75,7 @@ class JsonlLog(EventLog):
         self._decoder = Decoder(blocks.log)
         self._cache: OrderedDict[int, tuple[int, tuple[SessionEvent, ...]]] = OrderedDict()
         self._cached_bytes = 0
-        self._has_surface: bytearray | None = None
+        self._conversation: bytearray | None = None
         self._lock = Lock()
 
     @property
@@ -116,8 +118,9 @@ class JsonlLog(EventLog):
         """Yield the events of these types, touching only stretches that may hold one."""
         wanted = frozenset(types)
         if self._first_seq < self._blocks_end_seq:
+            holds = self._holds(wanted)
             for block in range(self._blocks.holding(self._first_seq), len(self._blocks)):
-                if self._may_hold(block, wanted):
+                if holds(block):
                     for event in self._events(block, keep=False):
                         if event.type in wanted and event.seq >= self._first_seq:
                             yield event
@@ -178,25 +181,22 @@ class JsonlLog(EventLog):
                 _, (dropped, _) = self._cache.popitem(last=False)
                 self._cached_bytes -= dropped
 
-    def _may_hold(self, block: int, wanted: frozenset[str]) -> bool:
-        if wanted <= generations.SURFACE_TYPES:
-            if self._has_surface is None:
-                self._has_surface = bytearray(
-                    self._search(each, generations.SURFACE_TYPES) for each in range(len(self._blocks))
-                )
-            return bool(self._has_surface[block])
-        return self._search(block, wanted)
+    def _holds(self, wanted: frozenset[str]) -> Callable[[int], bool]:
+        """Return what tells of a stretch whether it may hold an event of these types."""
+        if not wanted <= _CONVERSATION:
+            needles = [f'"{type}"'.encode("utf-8", "surrogatepass") for type in wanted]
+            escapes = _ESCAPES if all(map(_PLAIN_TYPE.fullmatch, wanted)) else (b"\\",)
+            return lambda block: self._search(block, lambda text: any(needle in text for needle in needles), escapes)
+        if self._conversation is None:
+            # Asked for at every request to a model, so it is kept: a flag for each stretch.
+            search = _IN_CONVERSATION.search
+            every = range(len(self._blocks))
+            self._conversation = bytearray(self._search(block, search, _ESCAPES) for block in every)
+        flags = self._conversation
+        return lambda block: bool(flags[block])
 
-    def _search(self, block: int, wanted: frozenset[str]) -> bool:
-        """Tell whether a stretch may hold an event of these types; a large or odd one may hold anything."""
+    def _search(self, block: int, found: Callable[[bytes], object], escapes: Sequence[bytes]) -> bool:
+        """Tell whether a stretch fits; a large one, or one that may spell a type with escapes, may hold anything."""
         with self._lock:
             text = self._decoder.text(self._blocks.stored(block))
-        if text is None:
-            return True
-        needles = {f'"{type}"' for type in wanted - generations.SURFACE_TYPES}
-        if wanted & generations.SURFACE_TYPES:
-            needles |= {f'{end}"' for end in _SURFACE_ENDS}
-        if any(needle.encode("utf-8", "surrogatepass") in text for needle in needles):
-            return True
-        escapes = _ESCAPES if all(map(_PLAIN_TYPE.fullmatch, wanted)) else (b"\\",)
-        return b"\\" in text and any(escape in text for escape in escapes)
+        return text is None or bool(found(text)) or (b"\\" in text and any(escape in text for escape in escapes))

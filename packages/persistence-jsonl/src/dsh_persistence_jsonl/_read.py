@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -44,7 +44,11 @@ def opened(file: LogFile) -> Generator[tuple[int, os.stat_result]]:
         finally:
             os.close(fd)
     except OSError as error:
-        raise SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}") from error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: LogFile, error: OSError) -> SessionCorrupt:
+    return SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}")
 
 
 def read_whole(file: LogFile) -> tuple[Scan, StoredPrefix, os.stat_result]:
@@ -90,8 +94,8 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
     return dataclasses.replace(prefix, events=scan.log.suffix(from_seq))
 
 
-def stream(file: LogFile) -> Iterator[SessionEvent]:
-    """Yield every event, holding one stretch at a time; checks and ends as ``read_whole`` does."""
+def stream(file: LogFile) -> Iterator[Iterable[SessionEvent]]:
+    """Yield every event, stretch by stretch, holding one; checks and ends as ``read_whole`` does."""
     marked = acknowledged_bytes(file.path)
     with opened(file) as (fd, status):
         _, begin, protected = _head(file, fd)
@@ -150,11 +154,17 @@ def header_of(file: LogFile, frames: FrameDecoder) -> tuple[SessionHeader, str]:
 
     ``frames`` is whoever lists many logs: making a decoder costs more than using one.
     """
-    with opened(file) as (fd, status):
-        head = os.pread(fd, _HEAD_BYTES, 0)
-        tail = head if status.st_size <= len(head) else os.pread(fd, _TAIL_BYTES, status.st_size - _TAIL_BYTES)
-        line = first_frame_text(head, frames) if file.encoding == "zstd" else head[: head.find(LF) + 1]
-        header = parse_header(file, line) if line and line.find(LF) == len(line) - 1 else _head(file, fd)[0]
+    try:
+        fd, status = open_regular(file.path)
+        try:
+            head = os.pread(fd, _HEAD_BYTES, 0)
+            tail = head if status.st_size <= len(head) else os.pread(fd, _TAIL_BYTES, status.st_size - _TAIL_BYTES)
+            line = first_frame_text(head, frames) if file.encoding == "zstd" else head[: head.find(LF) + 1]
+            header = parse_header(file, line) if line and line.find(LF) == len(line) - 1 else _head(file, fd)[0]
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise _unreadable(file, error) from error
     return header, revision_of(status, tail)
 
 

@@ -79,9 +79,19 @@ def decode_rows(text: bytes, first_seq: int) -> tuple[SessionEvent, ...] | None:
         # Blank lines are passed over above, so the count is what tells that there was none.
         if len(rows) != text.count(b"\n") or (text and not text.endswith(b"\n")):
             return None
-        if any(row.seq != due for due, row in enumerate(rows, first_seq)):
+        if [row.seq for row in rows] != list(range(first_seq, first_seq + len(rows))):
             return None
-        return tuple(map(_event, rows))
+        # Most events are not on the surface. They are made here, as a call for each would cost as much as making them.
+        return tuple(
+            [
+                SessionEvent(
+                    type=row.type, seq=row.seq, time=row.time, encoded=bytes(row.data), ignorable=row.ignorable is True
+                )
+                if row.surface_op is UNSET and row.source_event_seqs is UNSET and row.ignorable is not False
+                else _event(row)
+                for row in rows
+            ]
+        )
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 

@@ -8,14 +8,15 @@ own rules hold: bytes that can be no frame are damage, and a bad row is a torn w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import chain, islice
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, TornTail
 from dsh_session import FormatUnsupported, HeaderInvalid, SessionEvent, SessionHeader, decode_header
 
-from ._frames import PIECE_BYTES, Fault, blocks_end, has_checksum, later_frame
+from ._frames import PIECE_BYTES, Fault, blocks_end, has_checksum, later_frame, walk_frames
 from ._layout import LogFile
 from ._log import Blocks, JsonlLog
 from ._rows import RowInvalid, decode_row, decode_rows
@@ -24,6 +25,7 @@ from ._stretches import Decoder, Stretches, bounded
 HEADER_BYTES = 64 << 10
 """More than any header line takes."""
 LF = b"\n"
+_LF_BYTE = LF[0]
 NO_CHECKSUM = "a frame has no checksum, the header has"
 _ROW_HEAD = re.compile(rb'\{"type":"[^"\\]*","seq":(\d{1,16}),')
 """How a harness begins a row; a row that begins otherwise is decoded to learn its seq."""
@@ -52,7 +54,8 @@ def scan_log(
     """
     blocks = Blocks(file, content, base=base)
     reader = _Reader(file, protected=protected, marked=marked, begin=begin, due=due)
-    position = begin - base
+    reader.take_ordinary(content, base, blocks)
+    begin, position = reader.end, reader.end - base
 
     def read(size: int) -> bytes:
         nonlocal position
@@ -79,16 +82,16 @@ def scan_log(
 
 def stream_events(
     file: LogFile, read: Callable[[int], bytes], *, begin: int, protected: bool, marked: int | None
-) -> Iterator[SessionEvent]:
-    """Yield every event of a log, holding one stretch at a time; ``read(n)`` gives its bytes from ``begin`` on.
+) -> Iterator[Iterable[SessionEvent]]:
+    """Yield the events of a log stretch by stretch, holding one; ``read(n)`` gives its bytes from ``begin`` on.
 
     Ends and raises as ``scan_log`` does, after what came before the fault.
     """
     reader = _Reader(file, protected=protected, marked=marked, begin=begin, due=0)
     stretches = Stretches(file, read, base=begin, piece=PIECE_BYTES)
     for offset, stored in stretches:
-        yield from reader.events_of(offset, stored)
-    yield from reader.finish(stretches)
+        yield reader.events_of(offset, stored)
+    yield reader.finish(stretches)
 
 
 def read_header(file: LogFile, head: bytes) -> tuple[SessionHeader, int, bool]:
@@ -188,19 +191,21 @@ class _Reader:
             self._partial = tuple(islice(self._reread(begin, stored), good))
         return self.end
 
-    def events_of(self, begin: int, stored: bytes) -> Iterator[SessionEvent]:
-        """Yield the events of a stretch, up to its first bad row."""
+    def events_of(self, begin: int, stored: bytes) -> Iterable[SessionEvent]:
+        """Return the events of a stretch, up to its first bad row; each must be taken before the next stretch is."""
         if self._stopped:
             self._look_on(begin, stored)
-            return
+            return ()
         text = self._text(stored)
         events = None if text is None else decode_rows(text, self.due)
-        if events is not None:
-            self.due += len(events)
-            self._line += len(events)
-            yield from events
-            self._whole(begin + len(stored))
-            return
+        if events is None:
+            return self._events_one_by_one(begin, stored, text)
+        self.due += len(events)
+        self._line += len(events)
+        self._whole(begin + len(stored))
+        return events
+
+    def _events_one_by_one(self, begin: int, stored: bytes, text: bytes | None) -> Iterator[SessionEvent]:
         counted = text is not None and self._count(text) is not None
         yield from self._rows(begin, stored)
         if counted and self._issue is not None:  # ``take`` accepts this row, so whoever reaches it is told
@@ -256,6 +261,28 @@ class _Reader:
     def _text(self, stored: bytes) -> bytes | None:
         """Return the text of a stretch, None when it is large or may be damaged."""
         return None if self._protected and not has_checksum(stored) else self._decoder.text(stored)
+
+    def take_ordinary(self, content: bytes, base: int, blocks: Blocks) -> None:
+        """Take the run of ordinary frames that comes next, in one tight loop: most logs are that and nothing else.
+
+        It stops, without a verdict, before the first frame that is anything else.
+        """
+        if not self._protected:
+            return
+        decode, head, frames = self._decoder.frames.decode_ordinary, _ROW_HEAD.match, blocks
+        start, due = self.end - base, self.due
+        for end in walk_frames(content, start)[0]:
+            lines = BytesIO(decode(content[start:end])).readlines()  # the fastest way to count them
+            if not lines or lines[-1][-1] != _LF_BYTE:
+                break
+            first, last, next_due = head(lines[0]), head(lines[-1]), due + len(lines)
+            if first is None or last is None or int(first[1]) != due or int(last[1]) != next_due - 1:
+                break
+            frames.add(base + start, base + end, due)
+            start, due = end, next_due
+        self._line += due - self.due
+        self.due = due
+        self._whole(base + start)
 
     def _count(self, text: bytes) -> int | None:
         """Return how many rows a text holds when they look right, None when each must be read.

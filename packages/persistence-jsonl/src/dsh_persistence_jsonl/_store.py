@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from dsh_persistence import (
@@ -105,7 +106,7 @@ class JsonlLogStore:
         log = self._resolve(ref)
         if isinstance(ref, str):
             self._require_identity(log, header_of(log, FrameDecoder())[0])
-        return stream(log)
+        return chain.from_iterable(stream(log))
 
     def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
         """Return the events after ``cursor``, from the beginning without one, and the cursor to go on with."""

@@ -80,11 +80,11 @@ class Decoder:
 
     def __init__(self, log: LogFile) -> None:
         self._log = log
-        self._frames = FrameDecoder()
+        self.frames = FrameDecoder()
 
     def text(self, stored: bytes) -> bytes | None:
         """Return the text of a stretch, or None when it is to be streamed: it is large, or damaged."""
-        return self._frames.decode(stored) if self._log.encoding == "zstd" else stored
+        return self.frames.decode(stored) if self._log.encoding == "zstd" else stored
 
     def pieces(self, offset: int, stored: bytes) -> Iterator[bytes]:
         """Yield the text of a stretch piece by piece. Raises ``SessionCorrupt`` for damage."""
@@ -92,7 +92,7 @@ class Decoder:
             yield stored
             return
         try:
-            yield from self._frames.stream(stored)
+            yield from self.frames.stream(stored)
         except zstandard.ZstdError as error:
             raise SessionCorrupt(self._log.path, f"a frame is damaged: {error}", offset=offset) from None
 
@@ -109,7 +109,7 @@ class Decoder:
 
     def salvaged_lines(self, offset: int, tail: bytes) -> Iterator[bytes]:
         """Yield the whole lines that a cut stretch still gives."""
-        pieces = self._frames.salvage(tail) if self._log.encoding == "zstd" else iter(())
+        pieces = self.frames.salvage(tail) if self._log.encoding == "zstd" else iter(())
         return whole_lines(self._log, offset, pieces, cut=True)
 
 

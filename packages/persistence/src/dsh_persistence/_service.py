@@ -16,7 +16,7 @@ from dsh_session import (
     Session,
     SessionEvent,
     SessionHeader,
-    interrupted_closers,
+    repair_closers,
 )
 
 from ._seam import ListedSession, LogStore, LogWriter, SessionLocation, StoredPrefix
@@ -86,15 +86,14 @@ class SessionPersistence:
                 writer.close()
                 raise PersistenceClosed
             follower = self._follow(session, writer, durable_seq=session.next_seq)
-        session.extend(interrupted_closers(session.state))
+        session.extend(repair_closers(session.state))
         try:
             await follower.flush()
             self._require_open()
         except BaseException:
             await self._drop(follower)
             raise
-        if session.state.last_type != "session/end-seed":
-            session.append("session/end-seed", {})
+        session.mark_resumed()
         return session
 
     async def flush(self, session_id: str | None = None) -> None:
@@ -259,7 +258,7 @@ class SessionPersistence:
     def _recover(self, session_id: str) -> StoredPrefix:
         session, writer = self._open_session(session_id)
         with writer:
-            closers = interrupted_closers(session.state)
+            closers = repair_closers(session.state)
             if closers:
                 writer.append(EncodedBatch(first_seq=session.next_seq, events=closers))
         return self.store.read(session_id)
