@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -33,7 +32,7 @@ class DropsTheLastEvent(MemoryLogStore):
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
         stored = super().read(ref, from_seq=from_seq)
         kept = EventRun(list(stored.events)[:-1], first_seq=stored.events.first_seq)
-        return dataclasses.replace(stored, events=kept)
+        return msgspec.structs.replace(stored, events=kept)
 
 
 class SortsKeys(MemoryLogStore):
@@ -84,12 +83,12 @@ class CreatesAtOnce(MemoryLogStore):
 
 class NeverChangesItsRevision(MemoryLogStore):
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
-        return dataclasses.replace(super().read(ref, from_seq=from_seq), revision="1")
+        return msgspec.structs.replace(super().read(ref, from_seq=from_seq), revision="1")
 
 
 class ForgetsTheSeed(MemoryLogStore):
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
-        return dataclasses.replace(super().read(ref, from_seq=from_seq), cut=0)
+        return msgspec.structs.replace(super().read(ref, from_seq=from_seq), cut=0)
 
 
 class ListsNothing(MemoryLogStore):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -47,8 +46,7 @@ class SessionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return decode_json(self.encoded)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedBatch:
+class EncodedBatch(msgspec.Struct, frozen=True, kw_only=True):
     """Events with consecutive seqs, ready to be written together; the unit of durability.
 
     Raises ``ValueError`` for events whose seqs are not those from ``first_seq`` on.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -53,6 +52,8 @@ def decode_json(encoded: bytes) -> Any:
         try:
             return _decode(encoded)
         except msgspec.DecodeError:
+            import json  # noqa: PLC0415  # for the rare value only, and it takes long to load
+
             # As text: given bytes, the standard library would guess at UTF-16 and pass over a byte order mark.
             return json.loads(encoded.decode(), parse_constant=_no_constant)
     except RecursionError:
@@ -66,6 +67,8 @@ def _no_constant(token: str) -> NoReturn:
 
 
 def _encode_surrogates(type: str, value: object) -> tuple[bytes, bool]:
+    import json  # noqa: PLC0415  # for the rare value only, and it takes long to load
+
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError):

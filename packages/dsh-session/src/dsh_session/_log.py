@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, overload
+
+import msgspec
 
 from . import generations
 from ._event import SessionEvent
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from ._header import SessionHeader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestHeader:
+class RequestHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What a log says of its model requests besides the messages (FORMAT §7)."""
 
     seq: int
@@ -31,8 +31,7 @@ class RequestHeader:
     """Which values of ``config`` the adapter filled in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebuiltRequest:
+class RebuiltRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The next model request as the log alone describes it."""
 
     header: RequestHeader

@@ -5,8 +5,9 @@ Each rule checks first and applies afterwards, so a refused event leaves the sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+import functools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from . import generations
 from ._event import SessionEvent
@@ -14,9 +15,11 @@ from ._header import SessionHeader
 from ._json import MAX_INTEGER
 from ._messages import Offloads
 from ._pending import PendingCall
-from ._rules import RULES, Facts
 from ._surface import Surface
 from .errors import EventRefused
+
+if TYPE_CHECKING:
+    from ._rules import Rule
 
 
 class LogState:
@@ -47,6 +50,8 @@ class LogState:
         """The seq of the request header in force."""
         self.request_context_seq: int | None = None
         """The seq of the last request context."""
+        from ._facts import Facts  # noqa: PLC0415  # see _rules
+
         self.facts = Facts(header)
         """What only the rules read."""
 
@@ -70,7 +75,7 @@ class LogState:
         _check_envelope(event)
         if self.facts.settled and self.facts.crossing is not None and event.type != "session/end-seed":
             raise EventRefused(event.type, "a compaction was interrupted; session/end-seed comes first", seq=event.seq)
-        if rule := RULES.get(event.type):
+        if rule := _rules().get(event.type):
             if not isinstance(data, dict):
                 raise EventRefused(event.type, "its data is no object", seq=event.seq)
             try:
@@ -96,9 +101,17 @@ def data_for_rules(event: SessionEvent) -> Any:
     Raises ``EventRefused`` when it is no JSON.
     """
     try:
-        return event.data if event.type in RULES else None
+        return event.data if event.type in _rules() else None
     except ValueError as error:
         raise EventRefused(event.type, f"its data is no JSON: {error}", seq=event.seq) from None
+
+
+@functools.cache
+def _rules() -> Mapping[str, Rule]:
+    """Load the rules when the first log is folded: who lists, locates or tails sessions never needs them."""
+    from ._rules import RULES  # noqa: PLC0415  # see above
+
+    return RULES
 
 
 def _check_envelope(event: SessionEvent) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 # A wire string: harnesses accept no other for a call that never started.
 NOT_STARTED_TEXT = (
@@ -10,8 +10,7 @@ NOT_STARTED_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingCall:
+class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call that an assistant message announced and no result has settled."""
 
     call_id: str

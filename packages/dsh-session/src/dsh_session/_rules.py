@@ -19,7 +19,6 @@ from . import (
     _rules_turns,
 )
 from ._event import SessionEvent
-from ._facts import Facts
 
 if TYPE_CHECKING:
     from ._log_state import LogState
@@ -61,4 +60,4 @@ RULES: dict[str, Rule] = {
     "session/end-seed": _rules_records.end_seed,
 }
 
-__all__ = ["RULES", "Facts", "Rule"]
+__all__ = ["RULES", "Rule"]

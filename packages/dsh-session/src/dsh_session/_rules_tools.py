@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,7 +60,7 @@ def tool_call(state: LogState, event: SessionEvent, data: Mapping[str, Any]) -> 
         refuse(event, f"call {call.call_id!r} started before, at {call.started_seq}")
     if not same(get(data, "name"), call.name) or not same(get(data, "arguments"), call.arguments):
         refuse(event, f"call {call.call_id!r} differs from its announcement")
-    state.calls[call.call_id] = replace(call, started_seq=event.seq)
+    state.calls[call.call_id] = msgspec.structs.replace(call, started_seq=event.seq)
 
 
 def tool_result(state: LogState, event: SessionEvent, data: Mapping[str, Any]) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import zstandard
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -29,8 +29,7 @@ _HAS_CHECKSUM = 0x04
 _HAS_SIZE = 0xE0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Where the walk over a log had to stop before the end of its bytes."""
 
     kind: Literal["torn", "damaged"]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Any, cast
 
+import msgspec
+
 from dsh_persistence import ForeignChange, LogTail, RowTooLarge, SessionCorrupt, StoredPrefix
 from dsh_session import EventLog, SessionEvent, SessionHeader
 
@@ -91,7 +93,7 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
     prefix = _prefix(
         file, header, scan, protected=protected, revision=revision_of(status, content), cut=0, opening=opening
     )
-    return dataclasses.replace(prefix, events=scan.log.suffix(from_seq))
+    return msgspec.structs.replace(prefix, events=scan.log.suffix(from_seq))
 
 
 def stream(file: LogFile) -> Iterator[Iterable[SessionEvent]]:

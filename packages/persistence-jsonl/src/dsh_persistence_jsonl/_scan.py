@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain, islice
+
+import msgspec
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, TornTail
 from dsh_session import FormatUnsupported, HeaderInvalid, SessionEvent, SessionHeader, decode_header
@@ -31,8 +32,7 @@ _ROW_HEAD = re.compile(rb'\{"type":"[^"\\]*","seq":(\d{1,16}),')
 """How a harness begins a row; a row that begins otherwise is decoded to learn its seq."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """What a part of a log holds, to the end of the file, and where its intact part ends."""
 
     log: JsonlLog

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+
+import msgspec
 
 from dsh_persistence import (
     Capabilities,
@@ -96,7 +97,7 @@ class JsonlLogStore:
         stored = read_suffix(log, from_seq) if from_seq else None
         if stored is None:
             scan, stored, _ = read_whole(log)
-            stored = dataclasses.replace(stored, events=scan.log.suffix(from_seq))
+            stored = msgspec.structs.replace(stored, events=scan.log.suffix(from_seq))
         if isinstance(ref, str):  # a place is taken as it is, so that a copied log can be read where it lies
             self._require_identity(log, stored.header)
         return stored

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -141,7 +140,7 @@ class JsonlLogWriter:
         self._claim_new()
         self._retract()
         content = self._frame(encode_header(self._header)) + encoded
-        staged = self._path.with_name(f"{self._path.name}.{secrets.token_hex(6)}.tmp")
+        staged = self._path.with_name(f"{self._path.name}.{os.urandom(6).hex()}.tmp")
         try:
             status = write_new(staged, content)
             os.link(staged, self._path)  # fails where the name exists: two creators cannot replace each other

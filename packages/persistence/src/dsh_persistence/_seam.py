@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
+
+import msgspec
 
 from dsh_session import EncodedBatch, EventLog, SessionEvent, SessionHeader
 
 from .errors import PersistenceError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLocation:
+# Structs for the same reason as events: one is built for each session of a listing.
+class SessionLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Where one session's own artifact lies, or will lie: a hint, neither a credential nor a promise of freshness."""
 
     kind: str
@@ -22,8 +23,7 @@ class SessionLocation:
     """Absolute path; it may not exist yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a store declares of itself; nobody guesses."""
 
     has_artifacts: bool
@@ -34,8 +34,7 @@ class Capabilities:
     """Whether what was acknowledged outlives the process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Proof that a batch is durable."""
 
     next_seq: int
@@ -44,8 +43,7 @@ class Receipt:
     """A digest of the stored form of the batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TornTail:
+class TornTail(msgspec.Struct, frozen=True, kw_only=True):
     """What an unclean end left after the last intact row: it was never acknowledged."""
 
     offset: int
@@ -53,8 +51,7 @@ class TornTail:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPrefix:
+class StoredPrefix(msgspec.Struct, frozen=True, kw_only=True):
     """A log as it is stored: everything valid, from the asked seq on."""
 
     header: SessionHeader
@@ -79,8 +76,7 @@ class StoredPrefix:
         return self.events.first_seq + len(self.events)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogTail:
+class LogTail(msgspec.Struct, frozen=True, kw_only=True):
     """What came after a cursor."""
 
     events: Sequence[SessionEvent]
@@ -88,8 +84,7 @@ class LogTail:
     """Where to go on; plain JSON, opaque but to the store that made it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
     """What a repair did."""
 
     cut: TornTail
@@ -99,8 +94,7 @@ class Repair:
     """How many events of the torn tail were appended again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedSession:
+class ListedSession(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a listing: a session, or a place that should hold one and is damaged."""
 
     location: SessionLocation

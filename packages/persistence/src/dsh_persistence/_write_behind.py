@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+
+import msgspec
 
 from dsh_session import EncodedBatch, Session, SessionEvent
 
@@ -22,8 +23,7 @@ RETRY_DELAYS_S = (0.2, 1.0, 5.0, 30.0)
 """Pauses after the first, second … failure in a row; the last one repeats."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(msgspec.Struct, frozen=True, kw_only=True):
     """How far one session's durability has come."""
 
     session_id: str
