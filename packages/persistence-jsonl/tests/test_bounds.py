@@ -153,3 +153,12 @@ def test_many_bad_lines(made: Any) -> None:
     assert (caught.value.offset, caught.value.line) == (len(made.log(made.line(0))), 3)
     with pytest.raises(SessionCorrupt):
         list(made.stream(content))
+
+
+def test_a_range_of_sources_far_beyond_the_log(made: Any) -> None:
+    """A row that claims a far seq, and all seqs before it for sources, is refused before they are counted out."""
+    far = b'{"type":"user/message","seq":%d,"time":1,"data":{},"sourceEventSeqs":[[0,%d]],"surfaceOp":"append"}\n'
+    far %= (2**53 - 1, 2**53 - 2)
+    content = made.log(made.lines(0, 2), far, far + made.lines(2, 3))
+    assert len(made.scan(content).log) == 2
+    assert len(list(made.stream(content))) == 2

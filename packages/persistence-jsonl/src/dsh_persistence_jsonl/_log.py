@@ -160,11 +160,9 @@ class JsonlLog(EventLog):
         decoder = Decoder(self._blocks.log)  # its own context: this generator may be left half-way
         for offset, line in decoder.lines(begin, self._blocks.stored(block)):
             try:
-                event = decode_row(line)
+                event = decode_row(line, due=seq)
             except RowInvalid as error:
-                raise self._damage(offset, seq, f"no event: {error}") from None
-            if event.seq != seq:
-                raise self._damage(offset, seq, f"seq {event.seq} where {seq} is due")
+                raise self._damage(offset, seq, str(error)) from None
             yield event
             seq += 1
 

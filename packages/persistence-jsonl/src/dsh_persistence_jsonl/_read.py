@@ -243,12 +243,9 @@ def _whole(file: LogFile, decoder: Decoder, offset: int, stored: bytes, *, due: 
         return
     for seq, (at, line) in enumerate(decoder.lines(offset, stored), due):
         try:
-            event = decode_row(line)
+            event = decode_row(line, due=seq)
         except RowInvalid as error:
-            raise SessionCorrupt(file.path, f"no event: {error}", offset=at, line=seq + 2) from None
-        if event.seq != seq:
-            reason = f"seq {event.seq} where {seq} is due"
-            raise SessionCorrupt(file.path, reason, offset=at, line=seq + 2)
+            raise SessionCorrupt(file.path, str(error), offset=at, line=seq + 2) from None
         yield event
 
 

@@ -28,7 +28,7 @@ class _ReplaceOp(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     end_seq: int
 
 
-class _Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+class Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
     type: str
     seq: int
     time: int
@@ -39,15 +39,15 @@ class _Row(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False)
     ignorable: bool | UnsetType = UNSET
 
 
-class _Envelope(_Row, rename="camel", forbid_unknown_fields=True, gc=False):
+class _Envelope(Row, rename="camel", forbid_unknown_fields=True, gc=False):
     """A row whose surface operation may be anything."""
 
     surface_op: msgspec.Raw | UnsetType = UNSET  # type: ignore[assignment]  # wider on purpose
 
 
-_decode = msgspec.json.Decoder(_Row).decode
+_decode = msgspec.json.Decoder(Row).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
-_decode_lines = msgspec.json.Decoder(_Row).decode_lines
+_decode_lines = msgspec.json.Decoder(Row).decode_lines
 _encode = msgspec.json.Encoder().encode
 
 # A harness writes the results of crash and fork closers with the last two keys the other way round.
@@ -96,12 +96,34 @@ def decode_rows(text: bytes, first_seq: int) -> tuple[SessionEvent, ...] | None:
         return None
 
 
-def decode_row(line: bytes) -> SessionEvent:
-    """Return the event of one line. Raises ``RowInvalid``, saying what is wrong with it."""
+def decode_row(line: bytes, *, due: int | None = None) -> SessionEvent:
+    """Return the event of one line. Raises ``RowInvalid``, saying what is wrong with it; also for a seq not ``due``."""
+    row = parse_row(line)
+    if due is not None and row.seq != due:
+        msg = f"seq {row.seq} where {due} is due"
+        raise RowInvalid(msg)
+    return event_of(row)
+
+
+def parse_row(line: bytes) -> Row:
+    """Return one line as its envelope, whose seq and sources nobody has looked at. Raises ``RowInvalid``."""
     try:
-        return _event(_decode_row(line))
+        return _decode_row(line)
     except (msgspec.DecodeError, ValueError) as error:
-        raise RowInvalid(str(error), refused=_lacks_surface_operation(line)) from None
+        msg = f"no event: {error}"
+        raise RowInvalid(msg, refused=_lacks_surface_operation(line)) from None
+
+
+def event_of(row: Row) -> SessionEvent:
+    """Return the event of an envelope, its sources expanded. Raises ``RowInvalid``.
+
+    Only for a row whose seq is the one due: with another it could name a range of sources that no memory holds.
+    """
+    try:
+        return _event(row)
+    except ValueError as error:
+        msg = f"no event: {error}"
+        raise RowInvalid(msg, refused=row.surface_op is not UNSET) from None
 
 
 def _lacks_surface_operation(line: bytes) -> bool:
@@ -112,7 +134,7 @@ def _lacks_surface_operation(line: bytes) -> bool:
         return False
 
 
-def _event(row: _Row) -> SessionEvent:
+def _event(row: Row) -> SessionEvent:
     """Make the event of a row. Raises ``ValueError`` for what the decoder's types do not say."""
     if row.source_event_seqs is UNSET and row.surface_op is UNSET and row.ignorable is UNSET:
         return SessionEvent(type=row.type, seq=row.seq, time=row.time, encoded=bytes(row.data))
@@ -135,7 +157,7 @@ def _event(row: _Row) -> SessionEvent:
     )
 
 
-def _decode_row(line: bytes) -> _Row:
+def _decode_row(line: bytes) -> Row:
     """Decode a row, also one whose data msgspec cannot pass over.
 
     That is data with a lone surrogate escape, which JavaScript writes, or data nested deeper than the stack.

@@ -20,7 +20,7 @@ from dsh_session import FormatUnsupported, HeaderInvalid, SessionEvent, SessionH
 from ._frames import PIECE_BYTES, Fault, blocks_end, has_checksum, later_frame, walk_frames
 from ._layout import LogFile
 from ._log import Blocks, JsonlLog
-from ._rows import RowInvalid, decode_row, decode_rows
+from ._rows import RowInvalid, decode_row, decode_rows, event_of, parse_row
 from ._stretches import Decoder, Stretches, bounded
 
 HEADER_BYTES = 64 << 10
@@ -249,10 +249,10 @@ class _Reader:
             return tuple(chain.from_iterable(rows))
         try:
             whole = blocks_end(tail) <= len(tail)
-            events = tuple(decode_row(line) for _, line in self._decoder.lines(offset, tail)) if whole else ()
+            lines = enumerate(self._decoder.lines(offset, tail), self.due) if whole else ()
+            return tuple(decode_row(line, due=due) for due, (_, line) in lines)
         except (SessionCorrupt, ValueError):
             return ()
-        return events if all(event.seq == due for due, event in enumerate(events, self.due)) else ()
 
     def _whole(self, end: int) -> None:
         self.end = end
@@ -331,20 +331,21 @@ class _Reader:
         """Take one line: its event, or nothing from the first bad row on."""
         self._line += 1
         try:
-            event = decode_row(text)
+            row = parse_row(text)
+            if self._issue is None and row.seq != self.due:
+                self._note(f"seq {row.seq} where {self.due} is due", offset)
+            if self._issue is None:
+                event = event_of(row)
+                self.due += 1
+                return (event,)
         except RowInvalid as error:
             if error.refused:
-                raise SessionCorrupt(self._file.path, f"no event: {error}", offset=offset, line=self._line) from None
-            self._note(f"no event: {error}", offset)
+                raise SessionCorrupt(self._file.path, str(error), offset=offset, line=self._line) from None
+            self._note(str(error), offset)
             return ()
-        if self._issue is None and event.seq != self.due:
-            self._note(f"seq {event.seq} where {self.due} is due", offset)
-        if self._issue is not None:
-            if event.type == "turn/end":  # written only after what precedes it: the bad row was whole once
-                raise self._issue
-            return ()
-        self.due += 1
-        return (event,)
+        if row.type == "turn/end":
+            raise self._issue  # a turn end is written only after what precedes it: the bad row was whole once
+        return ()
 
     def _note(self, reason: str, offset: int) -> None:
         if self._issue is not None:
