@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dsh_persistence import ForeignChange, SessionCorrupt, SessionNotFound, StoreUnusable
+from dsh_persistence import ForeignChange, SessionCorrupt, SessionIdTooLong, SessionNotFound, StoreUnusable
 from dsh_persistence.contract._material import hard_events
 from dsh_persistence_jsonl import Encoding, JsonlLogStore
 from dsh_persistence_jsonl._frames import FrameDecoder
@@ -185,7 +185,10 @@ def test_c05_hostile_ids(store: JsonlLogStore, made: Any, tmp_path: Path) -> Non
     for number, session_id in enumerate(ids, 1):
         with store.create(made.session_header(session_id)) as writer:
             writer.append(made.batch(0, number))
-    with store.create(made.session_header("n" * 300)) as writer, pytest.raises(StoreUnusable, match="300 bytes of 255"):
+    with (
+        store.create(made.session_header("n" * 300)) as writer,
+        pytest.raises(SessionIdTooLong, match="300 bytes of 255"),
+    ):
         writer.append(made.batch(0))
     with pytest.raises(HeaderInvalid, match="empty"):
         made.session_header("")

@@ -15,6 +15,8 @@ from dsh_persistence import (
     PersistenceError,
     SessionAlreadyStored,
     SessionCorrupt,
+    SessionIdCollision,
+    SessionIdTooLong,
     SessionLocation,
     SessionNotFound,
     StoreUnusable,
@@ -289,11 +291,26 @@ def test_ids_that_no_folder_can_have(root: Path, made: Any, session_id: str) -> 
     """DESIGN: an id whose folder name would exceed 255 bytes is refused before anything is written."""
     good(made, "s")
     store = JsonlLogStore(root)
-    with store.create(made.session_header(session_id)) as writer, pytest.raises(StoreUnusable, match="bytes of 255"):
+    with store.create(made.session_header(session_id)) as writer, pytest.raises(SessionIdTooLong, match="bytes of 255"):
         writer.append(made.batch(0))
     assert [path.name for path in root.glob("*/*")] == ["s"]
     with pytest.raises(SessionNotFound):
         store.read(session_id)
+
+
+def test_an_id_that_the_file_system_takes_for_another(root: Path, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DURABILITY G16: where case is not told apart, an id is refused and never merged with another one."""
+    good(made, "s")
+    folder = next(root.glob("*/s"))
+    real = os.listdir
+    # What such a file system shows after a folder S was asked for: the name s, under which S is found as well.
+    monkeypatch.setattr(os, "listdir", lambda path: ["s"] if Path(path) == folder.parent else real(path))
+    store = JsonlLogStore(root)
+    with store.create(made.session_header("S")) as writer, pytest.raises(SessionIdCollision, match="another id"):
+        writer.append(made.batch(0))
+    monkeypatch.undo()
+    assert [path for path in root.glob("*/S/*") if path.name.endswith((".zstd", ".jsonl"))] == []
+    assert JsonlLogStore(root).read("s").next_seq == 1
 
 
 def test_the_longest_id(root: Path, made: Any) -> None:

@@ -21,6 +21,7 @@ import pytest
 from dsh_persistence import ForeignChange, SessionAlreadyStored, SessionBusy, SessionCorrupt, StoreUnusable, TornTail
 from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_persistence_jsonl import _writer as writer_module
+from dsh_persistence_jsonl._frames import walk_frames
 
 each_encoding = pytest.mark.parametrize("encoding", ["zstd", "raw"])
 
@@ -523,3 +524,53 @@ def test_a_half_saved_tail_is_saved_again(root: Path, made: Any) -> None:
 def test_module_uses_the_functions_that_these_tests_fail() -> None:
     """The faults above reach the writer: it calls ``os`` through the module."""
     assert writer_module.os is os
+
+
+# A batch that is too much for one frame.
+
+
+def frames_of(log: Path) -> int:
+    return len(walk_frames(log.read_bytes())[0])
+
+
+def test_a_large_batch_takes_several_frames(root: Path, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DURABILITY G17: a frame holds so much and no more, but for a row that is longer by itself; one sync for each."""
+    monkeypatch.setattr(writer_module, "FRAME_BYTES", 150)
+    store = JsonlLogStore(root, encoding="zstd")
+    log = Path(store.locate(made.session_header()).path)
+    synced: list[int] = []
+    real = os.fdatasync
+    with store.create(made.session_header()) as writer:
+        writer.append(made.batch(0, 3))
+        before = frames_of(log)
+        monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(frames_of(log)), real(fd))[1])
+        writer.append(made.batch(3, 5))
+        assert synced == list(range(before + 1, frames_of(log) + 1))
+        assert len(synced) > 1
+        monkeypatch.undo()
+        writer.append(made.batch(8, 5))
+        assert frames_of(log) == before + len(synced) + 1
+    assert seqs(store) == list(range(13))
+    assert [event.seq for event in store.read("s", from_seq=6).events] == list(range(6, 13))
+
+
+def test_a_large_batch_is_there_whole_or_not_at_all(root: Path, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a later frame fails, what the earlier ones left is cut before the batch is written again."""
+    monkeypatch.setattr(writer_module, "FRAME_BYTES", 60)
+    store = JsonlLogStore(root, encoding="zstd")
+    real, left = os.fdatasync, [2]
+
+    def sync(fd: int) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError(errno.EIO, "Input/output error")
+        real(fd)
+
+    with store.create(made.session_header()) as writer:
+        writer.append(made.batch(0, 1))
+        monkeypatch.setattr(os, "fdatasync", sync)
+        with pytest.raises(OSError, match="Input/output error"):
+            writer.append(made.batch(1, 4))
+        assert writer.next_seq == 1
+        writer.append(made.batch(1, 4))
+    assert seqs(store) == [0, 1, 2, 3, 4]

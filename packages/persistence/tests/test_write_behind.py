@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsh_persistence import Health, MemoryLogStore, SessionPersistence, WriteFailed
+from dsh_persistence import ForeignChange, Health, MemoryLogStore, SessionPersistence, WriteFailed, _write_behind
 from dsh_session import Session
 
 Start = Callable[..., SessionPersistence]
@@ -286,3 +286,23 @@ async def test_nothing_is_lost_between_flush_and_end(
     await asyncio.gather(note_after_flush(), service.detach(session) if end == "detach" else service.close())
     assert stored(memory) == [0, 1]
     memory.open(session.id).close()
+
+
+async def test_what_time_does_not_cure_is_not_tried_by_the_clock(
+    start: Start, new_session: NewSession, faults: Any, monkeypatch: pytest.MonkeyPatch, memory: MemoryLogStore
+) -> None:
+    """A log that changed under its writer stays changed: only an append or a flush tries again, and then it shows."""
+    monkeypatch.setattr(_write_behind, "RETRY_DELAYS_S", (0.01,))
+    service, session = start(), new_session()
+    service.attach(session)
+    faults.failures = [ForeignChange("/x", "it was removed"), FULL]
+    note(session)
+    with pytest.raises(WriteFailed, match="are kept: /x: it was removed"):
+        await service.flush(session.id)
+    await asyncio.sleep(0.2)
+    assert len(faults.batches) == 1
+    with pytest.raises(WriteFailed, match="No space"):  # and this one is tried again by itself
+        await service.flush(session.id)
+    while service.health(session.id).queued:
+        await asyncio.sleep(0.01)
+    assert (stored(memory), len(faults.batches)) == ([0], 3)

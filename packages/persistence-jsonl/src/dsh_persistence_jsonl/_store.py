@@ -18,6 +18,7 @@ from dsh_persistence import (
     PersistenceError,
     SessionAlreadyStored,
     SessionCorrupt,
+    SessionIdTooLong,
     SessionLocation,
     SessionNotFound,
     StoredPrefix,
@@ -141,14 +142,11 @@ class JsonlLogStore:
     def check_new(self, header: SessionHeader, encoding: Encoding) -> None:
         """Check that a new log may come into the root: its id is unused in all of it, and its encoding the root's.
 
-        Raises ``SessionAlreadyStored`` or ``StoreUnusable``.
+        Raises ``SessionAlreadyStored``, ``SessionIdTooLong`` or ``StoreUnusable``.
         """
         needed = len(session_segment(header.id))
         if needed > NAME_BYTES:
-            raise StoreUnusable(
-                str(self.root),
-                f"cannot hold session {header.id!r}: its folder name takes {needed} bytes of {NAME_BYTES}",
-            )
+            raise SessionIdTooLong(header.id, size_bytes=needed, limit_bytes=NAME_BYTES)
         for folder in folders_of(str(self.root), header.id):
             if logs := logs_in(folder):
                 raise SessionAlreadyStored(header.id, logs[0].path)

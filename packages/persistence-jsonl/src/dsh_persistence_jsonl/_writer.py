@@ -10,6 +10,7 @@ import contextlib
 import errno
 import hashlib
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -20,6 +21,7 @@ from dsh_persistence import (
     Repair,
     SeqConflict,
     SessionAlreadyStored,
+    SessionIdCollision,
     StoredPrefix,
 )
 from dsh_session import EncodedBatch, SessionHeader, encode_header
@@ -30,6 +32,9 @@ from ._index import IndexWriter
 from ._layout import Encoding, logs_in
 from ._lease import Lease
 from ._rows import encode_row
+
+FRAME_BYTES = 64 << 20
+"""The most text that goes into one frame, but for a longer row."""
 
 if TYPE_CHECKING:
     from ._store import JsonlLogStore
@@ -83,12 +88,13 @@ class JsonlLogWriter:
         self._require_open()
         if batch.first_seq != self.next_seq:
             raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
-        encoded = self._frame(b"".join(map(encode_row, batch.events))) if batch.events else b""
+        frames = [self._frame(text) for text in _in_frames(map(encode_row, batch.events))]
+        encoded = frames[0] if len(frames) == 1 else b"".join(frames)
         with usable(self._path.parent):
             if encoded and self._status is None:
                 self._publish(encoded)
             elif encoded:
-                self._extend(encoded)
+                self._extend(frames)
         if encoded:
             self._index.add(batch.first_seq, self._end - len(encoded))
         self.next_seq = batch.next_seq
@@ -168,6 +174,8 @@ class JsonlLogWriter:
         self._store.check_new(self._header, self._encoding)
         folder = self._path.parent
         make_folders(folder, root=self._store.root)
+        if folder.name not in os.listdir(folder.parent):  # noqa: PTH208  # names, and a Path for each is no use
+            raise SessionIdCollision(self._header.id, str(folder))
         if self._lease is None:
             self._lease = Lease(folder, self._header.id)
         if existing := logs_in(str(folder)):
@@ -176,17 +184,21 @@ class JsonlLogWriter:
             raise SessionAlreadyStored(self._header.id, str(existing[0].path))
         self._checked_new = True
 
-    def _extend(self, encoded: bytes) -> None:
+    def _extend(self, frames: Sequence[bytes]) -> None:
         fd = self._trusted_descriptor()
         self._require_unchanged(fd)
+        end = self._end
         try:
-            write_all(fd, encoded, self._end)
-            os.fdatasync(fd)
+            for frame in frames:
+                # One unsynced frame at most: a torn one that an intact one follows would be damage to any reader.
+                write_all(fd, frame, end)
+                os.fdatasync(fd)
+                end += len(frame)
         except OSError:
             self._forget_descriptor()
-            self._surplus = len(encoded)
+            self._surplus = sum(map(len, frames))
             raise
-        self._end += len(encoded)
+        self._end = end
 
     def _trusted_descriptor(self) -> int:
         """Return a descriptor on which nothing has failed, opening and healing the log where there is none."""
@@ -247,3 +259,17 @@ class JsonlLogWriter:
             write_new(saved, tail)
             sync_folder(saved.parent)
         return str(saved)
+
+
+def _in_frames(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Join rows into the texts of frames: one for a batch, unless that is too much for one."""
+    held: list[bytes] = []
+    size = 0
+    for row in rows:
+        if held and size + len(row) > FRAME_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+        held.append(row)
+        size += len(row)
+    if held:
+        yield b"".join(held)

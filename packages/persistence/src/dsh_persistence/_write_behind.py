@@ -15,12 +15,22 @@ import msgspec
 from dsh_session import EncodedBatch, Session, SessionEvent
 
 from ._seam import LogWriter, Receipt
-from .errors import PersistenceClosed, WriteFailed
+from .errors import (
+    ForeignChange,
+    PersistenceClosed,
+    SeqConflict,
+    SessionAlreadyStored,
+    SessionIdCollision,
+    SessionIdTooLong,
+    WriteFailed,
+)
 
 logger = logging.getLogger(__name__)
 
 RETRY_DELAYS_S = (0.2, 1.0, 5.0, 30.0)
 """Pauses after the first, second … failure in a row; the last one repeats."""
+_LASTING = (ForeignChange, SeqConflict, SessionAlreadyStored, SessionIdCollision, SessionIdTooLong)
+"""Failures that time does not cure: they are tried again when somebody appends or flushes, not by the clock."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +102,8 @@ class WriteBehind:
     async def flush(self) -> None:
         """Return when every event of the session is durable, those included that arrive meanwhile.
 
-        Raises ``WriteFailed`` when an attempt that began after the call fails; the events stay queued and are retried.
+        Raises ``WriteFailed`` when an attempt that began after the call fails; the events stay queued, and are retried
+        unless only somebody's help can cure the failure.
         A failure of a write already under way does not count. Cancelling stops the waiting, never the write.
         """
         if not self._queued:
@@ -178,8 +189,9 @@ class WriteBehind:
         delay_s = RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S) - 1)]
         self._failures += 1
         if first:
+            kept = "kept" if isinstance(error, _LASTING) else "kept and retried"
             logger.warning(
-                "writing session %s failed, %d event(s) are kept and retried: %s", self.session.id, self._queued, error
+                "writing session %s failed, %d event(s) are %s: %s", self.session.id, self._queued, kept, error
             )
         self._report(self.health)
         self._settle(error)
@@ -187,7 +199,7 @@ class WriteBehind:
             self._give_up(error)
         elif self._waiters:
             self._start()
-        else:
+        elif not isinstance(error, _LASTING):
             self._arm(delay_s)
 
     def _give_up(self, error: BaseException) -> None:

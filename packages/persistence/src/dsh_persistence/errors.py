@@ -10,6 +10,8 @@
     ├── RowTooLarge         a stored row beyond what a reader takes; ``path``, ``offset``
     ├── FormatNotSupported  a log of another generation; ``path``, ``version``
     ├── StoreUnusable       the store's own place cannot be used; ``path``
+    ├── SessionIdTooLong    an id that no folder can have; ``size_bytes``, ``limit_bytes``
+    ├── SessionIdCollision  an id that the file system takes for another one; ``path``
     ├── SeqConflict         a batch that does not continue the log; ``expected``, ``found``
     ├── ForeignChange       the log changed under its writer; ``path``
     ├── OutcomeUnknown      whether the batch is durable cannot be told; ``resend`` settles it
@@ -97,6 +99,30 @@ class StoreUnusable(PersistenceError):
         self.reason = reason
 
 
+class SessionIdTooLong(PersistenceError):
+    """An id that a store has no room for; ids are never cut or merged."""
+
+    def __init__(self, session_id: str, *, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"session {session_id!r}: its folder name takes {size_bytes} bytes of {limit_bytes}; create it with a"
+            " shorter id"
+        )
+        self.session_id = session_id
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class SessionIdCollision(PersistenceError):
+    """An id that the file system takes for another one, as when it does not tell upper from lower case."""
+
+    def __init__(self, session_id: str, path: str) -> None:
+        super().__init__(
+            f"session {session_id!r}: {path} is another session's folder on this file system; create it with another id"
+        )
+        self.session_id = session_id
+        self.path = path
+
+
 class SeqConflict(PersistenceError):
     """A batch whose first seq is not the one the log waits for; nothing was written."""
 
@@ -136,9 +162,7 @@ class WriteFailed(PersistenceError):
     """Events that could not be written; ``__cause__`` is the store's error."""
 
     def __init__(self, session_id: str, *, queued: int, reason: str) -> None:
-        super().__init__(
-            f"session {session_id!r}: {queued} event(s) are not durable: {reason}; they are kept and retried"
-        )
+        super().__init__(f"session {session_id!r}: {queued} event(s) are not durable and are kept: {reason}")
         self.session_id = session_id
         self.queued = queued
 
