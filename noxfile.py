@@ -102,6 +102,15 @@ def contract(session: nox.Session, package: str) -> None:
     session.run("python", "tools/strays.py", "pytest", "-q", "-n", workers, f"--junitxml={report}", *tests)
 
 
+@nox.session(default=False)
+def minimums(session: nox.Session) -> None:
+    """Every package's tests on the oldest dependencies that the pyproject files allow, which proves these floors."""
+    products.install_oldest(session)
+    report = products.REPORTS / timetable.report_name("minimums")
+    tests = targets(session, "packages")
+    session.run("python", "tools/strays.py", "pytest", "-q", "-n", "2", f"--junitxml={report}", *tests)
+
+
 @nox.session(allow_parallel=True)
 @each_package
 def docker_contract(session: nox.Session, package: str) -> None:

@@ -60,6 +60,19 @@ def install(session: nox.Session, requirements: Iterable[str], *, from_wheels: b
         stamp.write_text(holds)
 
 
+def install_oldest(session: nox.Session) -> None:
+    """Make the session's environment hold all packages, editable, on the oldest dependencies that they declare."""
+    packages = workspace.PACKAGES.values()
+    ours = {package.distribution for package in packages}
+    needs = {need for package in packages for need in workspace.test_group(package)}
+    tests = sorted(need for need in needs if canonicalize_name(Requirement(need).name) not in ours)
+    sources = [part for package in packages for part in ("-e", str(package.path))]
+    session.log("installing the tests' tools by the pins, and the packages on their oldest dependencies")
+    command = ["uv", "pip", "install", "-q"]
+    session.run_install(*command, "--exact", "-c", str(workspace.PINS), *tests, silent=True, log=False)
+    session.run_install(*command, "--resolution=lowest-direct", *sources, silent=True, log=False)
+
+
 def wheels(session: nox.Session, packages: Iterable[Package]) -> list[Path]:
     """Build the packages' wheels, those whose sources changed, and return their paths."""
     built: list[Path] = []
