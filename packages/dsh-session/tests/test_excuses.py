@@ -54,7 +54,7 @@ def log(*events: tuple[str, Any]) -> EventRun:
 )
 def test_inherited_records_are_the_parents(events: list[tuple[str, Any]]) -> None:
     """GENERATIONS §5: the catalog and the deliveries before the last tagged mark are another session's."""
-    log(*events).validate(FORK)
+    assert log(*events).validate(FORK).next_seq == len(events)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_own_records_are_not(events: list[tuple[str, Any]], header: SessionHeade
 
 def test_an_abandoned_compaction_may_be_crossed() -> None:
     """GENERATIONS §5: run with dsh: a turn may end inside a compaction that a later mark shows to be abandoned."""
-    log(TURN, START, END, RESUMED).validate()
-    log(TURN, START, END, TODO, RESUMED, ("turn/start", {"turn": 2})).validate()
+    assert log(TURN, START, END, RESUMED).validate().turn is None
+    assert log(TURN, START, END, TODO, RESUMED, ("turn/start", {"turn": 2})).validate().turn == 2
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from dsh_persistence_jsonl._layout import Encoding, LogFile
+from dsh_persistence_jsonl import Encoding, JsonlLogStore
+from dsh_persistence_jsonl._layout import LogFile
 from dsh_persistence_jsonl._scan import Scan, read_header, scan_log, stream_events
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader
 
@@ -112,6 +113,18 @@ class Made:
     @staticmethod
     def session_header(session_id: str = "s", cwd: str | None = "/w") -> SessionHeader:
         return SessionHeader(id=session_id, created_at=7, cwd=cwd)
+
+
+@pytest.fixture(params=["zstd", "raw"])
+def encoding(request: pytest.FixtureRequest) -> Encoding:
+    """Every test that asks for it, or for a store, runs on both."""
+    found: Encoding = request.param
+    return found
+
+
+@pytest.fixture
+def store(root: Path, encoding: Encoding) -> JsonlLogStore:
+    return JsonlLogStore(root, encoding=encoding)
 
 
 @pytest.fixture

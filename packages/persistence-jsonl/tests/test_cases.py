@@ -18,17 +18,6 @@ from dsh_persistence_jsonl._frames import FrameDecoder
 from dsh_session import EncodedBatch, HeaderInvalid, Session, SessionHeader
 
 
-@pytest.fixture(params=["zstd", "raw"])
-def encoding(request: pytest.FixtureRequest) -> Encoding:
-    found: Encoding = request.param
-    return found
-
-
-@pytest.fixture
-def store(root: Path, encoding: Encoding) -> JsonlLogStore:
-    return JsonlLogStore(root, encoding=encoding)
-
-
 def save(store: JsonlLogStore, session: Session) -> Path:
     with store.create(session.header) as writer:
         writer.append(session.batch(0))

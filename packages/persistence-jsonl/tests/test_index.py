@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh_persistence import StoredPrefix
-from dsh_persistence_jsonl import Encoding, JsonlLogStore, _store
+from dsh_persistence_jsonl import JsonlLogStore, _store
 from dsh_persistence_jsonl._frames import walk_frames
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader, SessionMeta, Sessions
 
@@ -54,17 +54,6 @@ def made_scan(frames: bytes, seq: int) -> int:
     text = zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True).read()
     assert f'"seq":{seq},' in text.decode().partition("\n")[0]
     return text.count(b"\n")
-
-
-@pytest.fixture(params=["zstd", "raw"])
-def encoding(request: pytest.FixtureRequest) -> Encoding:
-    found: Encoding = request.param
-    return found
-
-
-@pytest.fixture
-def store(root: Path, encoding: Encoding) -> JsonlLogStore:
-    return JsonlLogStore(root, encoding=encoding)
 
 
 @pytest.fixture

@@ -26,17 +26,6 @@ from dsh_persistence_jsonl._frames import walk_frames
 each_encoding = pytest.mark.parametrize("encoding", ["zstd", "raw"])
 
 
-@pytest.fixture(params=["zstd", "raw"])
-def encoding(request: pytest.FixtureRequest) -> Encoding:
-    found: Encoding = request.param
-    return found
-
-
-@pytest.fixture
-def store(root: Path, encoding: Encoding) -> JsonlLogStore:
-    return JsonlLogStore(root, encoding=encoding)
-
-
 @pytest.fixture
 def log(store: JsonlLogStore, made: Any) -> Path:
     return Path(store.locate(made.session_header()).path)

@@ -136,8 +136,6 @@ def _lacks_surface_operation(line: bytes) -> bool:
 
 def _event(row: Row) -> SessionEvent:
     """Make the event of a row. Raises ``ValueError`` for what the decoder's types do not say."""
-    if row.source_event_seqs is UNSET and row.surface_op is UNSET and row.ignorable is UNSET:
-        return SessionEvent(type=row.type, seq=row.seq, time=row.time, encoded=bytes(row.data))
     if row.ignorable is False:
         msg = "ignorable is false; it is true or left out"
         raise ValueError(msg)
