@@ -76,8 +76,14 @@ class FaultyWriter:
         finally:
             faults.writing -= 1
 
+    def resend(self, batch: EncodedBatch) -> Receipt:
+        return self._inner.resend(batch)
+
     def repair(self) -> Repair | None:
         return self._inner.repair()
+
+    def checkpoint(self) -> None:
+        self._inner.checkpoint()
 
     def close(self) -> None:
         self._faults.overlap |= self._faults.writing > 0

@@ -22,7 +22,9 @@ from dsh_persistence import (
     SeqConflict,
     SessionAlreadyStored,
     SessionIdCollision,
+    SessionLocation,
     StoredPrefix,
+    unwritten,
 )
 from dsh_session import EncodedBatch, SessionHeader, encode_header
 
@@ -98,7 +100,22 @@ class JsonlLogWriter:
         if encoded:
             self._index.add(batch.first_seq, self._end - len(encoded))
         self.next_seq = batch.next_seq
-        return Receipt(next_seq=self.next_seq, digest=hashlib.blake2b(encoded, digest_size=16).digest())
+        return Receipt(next_seq=self.next_seq, digest=_digest(batch))
+
+    def resend(self, batch: EncodedBatch) -> Receipt:
+        """Settle an unknown outcome: adopt what lies there of a batch and write the rest."""
+        self.repair()
+        if batch.first_seq >= self.next_seq:
+            return self._append(batch)
+        self._require_open()
+        place = SessionLocation(kind="jsonl", path=str(self._path))
+        rest = unwritten(self._header.id, batch, self._store.read(place, from_seq=batch.first_seq))
+        if rest.events:
+            self._append(rest)
+        return Receipt(next_seq=batch.next_seq, digest=_digest(batch))
+
+    def checkpoint(self) -> None:
+        """Make the mark durable."""
 
     def repair(self) -> Repair | None:
         """Save and cut the torn tail, then append again what was salvaged from it. Idempotent."""
@@ -259,6 +276,10 @@ class JsonlLogWriter:
             write_new(saved, tail)
             sync_folder(saved.parent)
         return str(saved)
+
+
+def _digest(batch: EncodedBatch) -> bytes:
+    return hashlib.blake2b(b"".join(map(encode_row, batch.events)), digest_size=16).digest()
 
 
 def _in_frames(rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -4,8 +4,10 @@ One invariant: what an awaited append or flush acknowledged is on disk, and what
 """
 
 from ._memory import MemoryLogStore
+from ._resend import unwritten
 from ._seam import (
     Capabilities,
+    GroupCommit,
     ListedSession,
     LogStore,
     LogTail,
@@ -41,6 +43,7 @@ __all__ = [
     "Capabilities",
     "ForeignChange",
     "FormatNotSupported",
+    "GroupCommit",
     "Health",
     "ListedSession",
     "LiveTurnOpen",
@@ -67,4 +70,5 @@ __all__ = [
     "StoredPrefix",
     "TornTail",
     "WriteFailed",
+    "unwritten",
 ]

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from dsh_session import EncodedBatch, EventRun, SessionEvent, SessionHeader
 
-from ._seam import Capabilities, ListedSession, LogTail, Receipt, Repair, SessionLocation, StoredPrefix
+from ._resend import unwritten
+from ._seam import (
+    Capabilities,
+    ListedSession,
+    LogTail,
+    LogWriter,
+    Receipt,
+    Repair,
+    SessionLocation,
+    StoredPrefix,
+)
 from .errors import ForeignChange, SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
 
 
@@ -26,9 +36,12 @@ class MemoryLogStore:
     """Logs that live as long as this object. Claims hold within the process."""
 
     name = "memory"
-    capabilities = Capabilities(has_artifacts=False, cross_process_claim=False, durable=False)
 
-    def __init__(self) -> None:
+    def __init__(self, *, group_commit: bool = False) -> None:
+        """``group_commit`` declares that batches of several sessions come in one call."""
+        self.capabilities = Capabilities(
+            has_artifacts=False, cross_process_claim=False, durable=False, group_commit=group_commit
+        )
         self._lock = threading.Lock()
         self._logs: dict[str, _Log] = {}
         self._claimed: set[str] = set()
@@ -90,6 +103,16 @@ class MemoryLogStore:
             location = SessionLocation(kind="memory", path=header.id)
             yield ListedSession(location=location, header=header, revision=revision)
 
+    def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> list[Receipt | Exception]:
+        """Append each batch; what one of them raises stands in its place."""
+        answers: list[Receipt | Exception] = []
+        for writer, batch in items:
+            try:
+                answers.append(writer.append(batch))
+            except Exception as error:  # noqa: BLE001  # handed to the one whom it concerns
+                answers.append(error)
+        return answers
+
     def close(self) -> None:
         """Do nothing: the logs stay readable."""
 
@@ -133,21 +156,32 @@ class MemoryLogWriter:
 
     def append(self, batch: EncodedBatch) -> Receipt:
         """Store a batch."""
-        if self._closed:
-            msg = f"the writer of session {self._header.id!r} is closed"
-            raise ValueError(msg)
+        self._require_open()
         if batch.first_seq != self.next_seq:
             raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
         if batch.events:
             self._claim_new()
             self._store.extend(self._header.id, batch)
         self.next_seq = batch.next_seq
-        digest = hashlib.blake2b(b"".join(event.encoded for event in batch.events), digest_size=16).digest()
-        return Receipt(next_seq=self.next_seq, digest=digest)
+        return Receipt(next_seq=self.next_seq, digest=_digest(batch))
+
+    def resend(self, batch: EncodedBatch) -> Receipt:
+        """Store what is not there yet of a batch."""
+        if batch.first_seq >= self.next_seq:
+            return self.append(batch)
+        self._require_open()
+        stored = self._store.read(self._header.id, from_seq=batch.first_seq)
+        rest = unwritten(self._header.id, batch, stored)
+        if rest.events:
+            self.append(rest)
+        return Receipt(next_seq=batch.next_seq, digest=_digest(batch))
 
     def repair(self) -> Repair | None:
         """Return None: memory has no torn tails."""
         return None
+
+    def checkpoint(self) -> None:
+        """Do nothing: memory has nothing beside its logs."""
 
     def close(self) -> None:
         """Give up the claim."""
@@ -164,6 +198,11 @@ class MemoryLogWriter:
     ) -> None:
         self.close()
 
+    def _require_open(self) -> None:
+        if self._closed:
+            msg = f"the writer of session {self._header.id!r} is closed"
+            raise ValueError(msg)
+
     def _claim_new(self) -> None:
         if self._claimed:
             return
@@ -174,3 +213,7 @@ class MemoryLogWriter:
             self._store.release(self._header.id)
             raise
         self._claimed = True
+
+
+def _digest(batch: EncodedBatch) -> bytes:
+    return hashlib.blake2b(b"".join(event.encoded for event in batch.events), digest_size=16).digest()

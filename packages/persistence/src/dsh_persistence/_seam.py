@@ -32,15 +32,17 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the claim on a session holds between processes."""
     durable: bool = True
     """Whether what was acknowledged outlives the process."""
+    group_commit: bool = False
+    """Whether the store is a ``GroupCommit``: it makes the batches of several sessions durable in one go."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Proof that a batch is durable."""
 
     next_seq: int
-    """The seq the log goes on with."""
+    """The seq that follows the batch."""
     digest: bytes
-    """A digest of the stored form of the batch."""
+    """A digest of the batch; the same for the same batch, whether it was written or found to be there."""
 
 
 class TornTail(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +123,17 @@ class LogWriter(Protocol):
         """Write a batch; it is durable, whole, when this returns, and not there when it raises.
 
         An empty batch writes nothing. Raises ``SeqConflict``, ``ForeignChange``, ``SessionBusy``,
-        ``SessionAlreadyStored``, ``StoreUnusable``, ``OutcomeUnknown``, or ``OSError`` from the medium, and the same
-        batch may be tried again; ``ValueError`` after ``close``.
+        ``SessionAlreadyStored``, ``SessionIdTooLong``, ``SessionIdCollision``, ``RowTooLarge``, ``StoreUnusable``, or
+        ``OSError`` from the medium, and the same batch may be tried again; ``OutcomeUnknown`` when it cannot be told
+        whether the batch is there, and then ``resend`` is owed; ``ValueError`` after ``close``.
+        """
+        ...
+
+    def resend(self, batch: EncodedBatch) -> Receipt:
+        """Settle an unknown outcome, also one of an earlier writer of the log: the batch is durable, once.
+
+        Of what lies there from ``batch.first_seq`` on, what equals the batch is adopted and the rest of the batch
+        written. Raises ``SeqConflict`` when something else lies there, and as ``append``.
         """
         ...
 
@@ -130,8 +141,12 @@ class LogWriter(Protocol):
         """Save and cut a torn tail and append its whole rows again. Idempotent; None when there was nothing to do."""
         ...
 
+    def checkpoint(self) -> None:
+        """Make durable what only helps a later reader, such as how far the log was acknowledged. Never raises."""
+        ...
+
     def close(self) -> None:
-        """Give up the claim. Idempotent; never raises."""
+        """Checkpoint, and give up the claim. Idempotent; never raises."""
         ...
 
     def __enter__(self) -> Self:
@@ -197,4 +212,16 @@ class LogStore(Protocol):
 
     def close(self) -> None:
         """Release what the store holds. Idempotent."""
+        ...
+
+
+class GroupCommit(Protocol):
+    """What a ``LogStore`` that declares ``group_commit`` offers besides."""
+
+    def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> Sequence[Receipt | Exception]:
+        """Append to several logs and make all of it durable at once, one writer of this store at most once.
+
+        Returns, in the same order, what each ``append`` would have returned or raised; one that fails does not hold
+        the others up. Runs in one thread, in which it may use all these writers.
+        """
         ...

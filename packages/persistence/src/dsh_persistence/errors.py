@@ -7,7 +7,7 @@
     ├── SessionAlreadyStored  a log of that id exists; resume it instead of creating it
     ├── SessionBusy         another writer, or a load under way, holds the session
     ├── SessionCorrupt      acknowledged bytes are damaged; ``path``, ``offset``, ``line``
-    ├── RowTooLarge         a stored row beyond what a reader takes; ``path``, ``offset``
+    ├── RowTooLarge         a row beyond what a reader or a writer takes; ``path``, ``offset``, ``seq``
     ├── FormatNotSupported  a log of another generation; ``path``, ``version``
     ├── StoreUnusable       the store's own place cannot be used; ``path``
     ├── SessionIdTooLong    an id that no folder can have; ``size_bytes``, ``limit_bytes``
@@ -72,12 +72,17 @@ class SessionCorrupt(PersistenceError):
 
 
 class RowTooLarge(PersistenceError):
-    """A stored row is longer than a reader takes, so that no file can exhaust the memory of who reads it."""
+    """A row is longer than a reader takes, so that no file can exhaust its memory, or than a writer may make it.
 
-    def __init__(self, path: str, *, offset: int, limit_bytes: int) -> None:
-        super().__init__(f"{path} at byte {offset}: a row is longer than {limit_bytes} bytes; the log is left as it is")
+    A stored row has an ``offset``, one that was to be written a ``seq``.
+    """
+
+    def __init__(self, path: str, *, limit_bytes: int, offset: int | None = None, seq: int | None = None) -> None:
+        place = f"{path} at byte {offset}: a row" if seq is None else f"{path}: the row of event {seq}"
+        super().__init__(f"{place} is longer than {limit_bytes} bytes; the log is left as it is")
         self.path = path
         self.offset = offset
+        self.seq = seq
         self.limit_bytes = limit_bytes
 
 
