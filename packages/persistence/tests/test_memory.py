@@ -19,5 +19,5 @@ class TestMemory(LogStoreContract):
 
 def test_capabilities() -> None:
     """Memory has no artifacts, and neither outlives nor reaches beyond the process."""
-    capabilities = MemoryLogStore.capabilities
+    capabilities = MemoryLogStore().capabilities
     assert (capabilities.has_artifacts, capabilities.cross_process_claim, capabilities.durable) == (False, False, False)
