@@ -89,6 +89,11 @@ class Made:
         path.write_bytes(slots)
 
     @staticmethod
+    def unmark(log: Path) -> None:
+        """Take a log's mark away, and leave it as one that ``dsh`` alone wrote."""
+        log.with_name(f"{log.name}.mark").unlink()
+
+    @staticmethod
     def scan(content: bytes, *, raw: bool = False, marked: int | None = None) -> Scan:
         """What the reader makes of a log's bytes; nothing of it lies in a file."""
         file, begin, protected = opened(content, raw=raw)

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from dsh_persistence_jsonl._frames import (
     PIECE_BYTES,
     FrameDecoder,
+    FrameEncoder,
     blocks_end,
-    compress_frame,
     has_checksum,
     later_frame,
     walk_frames,
 )
+
+encode_frame = FrameEncoder().encode
 
 
 def content(frame: bytes) -> bytes:
@@ -37,15 +39,15 @@ def cut_up(data: bytes) -> list[bytes]:
 
 def test_frame_header() -> None:
     """FORMAT §2.7: checksum yes, content size no, window of 2 MiB, as the reference writes it."""
-    assert compress_frame(b"x\n")[:6].hex() == "28b52ffd0458"
-    assert FrameDecoder().decode(compress_frame(b"x\n")) == b"x\n"
+    assert encode_frame(b"x\n")[:6].hex() == "28b52ffd0458"
+    assert FrameDecoder().decode(encode_frame(b"x\n")) == b"x\n"
 
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=2_000), max_size=5))
 def test_walk_finds_every_frame(plains: list[bytes]) -> None:
     """FORMAT §2.7: frames are found by structure alone, one after the other, and each decodes to what went in."""
-    frames = [compress_frame(plain) for plain in plains]
+    frames = [encode_frame(plain) for plain in plains]
     assert cut_up(b"".join(frames)) == frames
     assert [content(frame) for frame in frames] == plains
 
@@ -58,14 +60,14 @@ def test_foreign_frames(made: Any, length: int, level: int, checksum: bool, size
     """FORMAT §2.7: other levels, content sizes of every width, single segments, raw and RLE blocks, no checksum."""
     for plain in (b"a" * length, random.Random(1).randbytes(length)):
         data = made.frame(plain, level=level, checksum=checksum, size=size)
-        assert cut_up(data + compress_frame(b"")) == [data, compress_frame(b"")]
+        assert cut_up(data + encode_frame(b"")) == [data, encode_frame(b"")]
         assert has_checksum(data) == checksum
         assert content(data) == plain
 
 
 def test_every_cut_is_torn() -> None:
     """FORMAT §2.8: wherever the file ends inside a frame, the frames before it stand and the rest is torn."""
-    first, second = compress_frame(b"header\n"), compress_frame(bytes(range(256)) * 3)
+    first, second = encode_frame(b"header\n"), encode_frame(bytes(range(256)) * 3)
     data = first + second
     for length in range(len(data)):
         ends, fault = walk_frames(data[:length])
@@ -91,7 +93,7 @@ def test_every_cut_is_torn() -> None:
 )
 def test_impossible_bytes_are_damage(tail: bytes, reason: str) -> None:
     """FORMAT §2.7: skippable frames, reserved bits, block type 3 and blocks over 128 KiB are no torn write."""
-    ends, fault = walk_frames(compress_frame(b"header\n") + tail)
+    ends, fault = walk_frames(encode_frame(b"header\n") + tail)
     assert len(ends) == 1
     assert fault is not None
     assert (fault.kind, fault.offset) == ("damaged", ends[0])
@@ -100,7 +102,7 @@ def test_impossible_bytes_are_damage(tail: bytes, reason: str) -> None:
 
 def test_decoding_proves_the_frame() -> None:
     """CASES A02, A09: short output and other content are no whole frame, and two frames are two."""
-    data = compress_frame(b"some content, long enough\n")
+    data = encode_frame(b"some content, long enough\n")
     flipped = bytearray(data)
     flipped[12] ^= 1
     for wrong in (data[: len(data) // 2], data[:-1], bytes(flipped)):
@@ -131,7 +133,7 @@ def test_a_claimed_size_is_no_proof(made: Any) -> None:
 
 def test_an_empty_frame_has_a_checksum_too(made: Any) -> None:
     """FORMAT §2.7: of an empty frame, too, the checksum is verified, with and without a claimed size."""
-    for frame in (compress_frame(b""), made.frame(b"", size=True)):
+    for frame in (encode_frame(b""), made.frame(b"", size=True)):
         assert content(frame) == b""
         wrong = frame[:-1] + bytes([frame[-1] ^ 1])
         assert FrameDecoder().decode(wrong) is None
@@ -143,7 +145,7 @@ def test_large_frames_come_in_pieces() -> None:
     """DESIGN: a frame over 1 MiB is never decoded whole; in pieces it is, and its checksum is verified at their end."""
     for length in (PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES):
         plain = random.Random(1).randbytes(1_000) * (length // 1_000 + 1)
-        frame = compress_frame(plain[:length])
+        frame = encode_frame(plain[:length])
         assert (FrameDecoder().decode(frame) is None) == (length > PIECE_BYTES)
         pieces = list(FrameDecoder().stream(frame))
         assert max(map(len, pieces)) <= PIECE_BYTES
@@ -155,7 +157,7 @@ def test_large_frames_come_in_pieces() -> None:
 def test_all_blocks_or_not() -> None:
     """DESIGN: a cut frame that lacks only checksum bytes is told from one that lacks anything of its blocks."""
     for plain in (b"", b"short\n", random.Random(2).randbytes(300_000)):
-        frame = compress_frame(plain)
+        frame = encode_frame(plain)
         for length in (*range(min(40, len(frame))), *range(max(0, len(frame) - 40), len(frame)), 131_081, 131_082):
             if length < len(frame):
                 assert (blocks_end(frame[:length]) <= length) == (length >= len(frame) - 4)
@@ -163,13 +165,13 @@ def test_all_blocks_or_not() -> None:
 
 def test_a_later_frame() -> None:
     """DESIGN: only an intact, checksummed frame of whole rows counts as one that follows damage."""
-    frame = compress_frame(b"a row\n")
+    frame = encode_frame(b"a row\n")
     assert later_frame(b"junk" + frame + b"junk") == 4
     assert later_frame(b"\x28\xb5\x2f\xfd" + frame) == 4
     assert later_frame(frame) is None  # the one at the start is the one in doubt
     bare = zstandard.ZstdCompressor(write_checksum=False).compress(b"a row\n")
     assert later_frame(b"") is None
-    for none in (b"junk", b"x" + compress_frame(b""), b"x" + compress_frame(b"no row"), b"x" + bare):
+    for none in (b"junk", b"x" + encode_frame(b""), b"x" + encode_frame(b"no row"), b"x" + bare):
         assert later_frame(none) is None
         assert later_frame(none + frame[:-1]) is None
         assert later_frame(none + frame) == len(none)
@@ -178,7 +180,7 @@ def test_a_later_frame() -> None:
 def test_a_search_is_bounded() -> None:
     """A tail of nothing but magics, or one that holds a frame of 64 MiB of text, is searched in time and in memory."""
     assert later_frame(b"\x28\xb5\x2f\xfd" * 100_000) is None
-    bomb = compress_frame(bytes(64 << 20))
+    bomb = encode_frame(bytes(64 << 20))
     tracemalloc.start()
     try:
         assert later_frame(b"x" + bomb) is None
@@ -191,7 +193,7 @@ def test_a_search_is_bounded() -> None:
 def test_salvage() -> None:
     """FORMAT §2.8: a frame that lacks only part of its checksum gives all its content, a cut block none of its own."""
     plain = random.Random(2).randbytes(300_000)  # three blocks, the last two of which can be cut
-    data = compress_frame(plain)
+    data = encode_frame(plain)
     assert b"".join(FrameDecoder().salvage(data[:-2])) == plain
     cut = b"".join(FrameDecoder().salvage(data[:200_000]))
     assert cut == plain[: len(cut)]

@@ -75,6 +75,7 @@ def test_the_writer_keeps_it(store: JsonlLogStore, log: Path, made: Any) -> None
         writer.append(made.batch(63, 1))
     require_true(log, store)
     log.write_bytes(log.read_bytes()[:-3])
+    made.unmark(log)
     with store.open("s") as writer:
         assert writer.repair() is not None
         writer.append(made.batch(writer.next_seq, 2))
@@ -197,12 +198,13 @@ def shifted(content: bytes) -> Iterator[bytes]:
 @pytest.mark.parametrize("wrong", [stale, foreign, garbage, shifted], ids=lambda wrong: wrong.__name__)
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
 def test_it_is_never_believed(
-    store: JsonlLogStore, log: Path, wrong: Callable[[bytes], Iterator[bytes]], torn: bool
+    store: JsonlLogStore, log: Path, made: Any, wrong: Callable[[bytes], Iterator[bytes]], torn: bool
 ) -> None:
     """DESIGN: with a truncated, foreign, garbage or lying index a suffix is what it is without any."""
     content = index_of(log).read_bytes()
     if torn:
         log.write_bytes(log.read_bytes()[:-2])
+        made.unmark(log)
     whole = store.read("s")
     for bad in wrong(content):
         index_of(log).write_bytes(bad)
@@ -241,6 +243,7 @@ def lied_to(tmp_path_factory: pytest.TempPathFactory) -> Logs:
                 writer.append(EncodedBatch(first_seq=first, events=tuple(events)))
         log = Path(store.locate(header).path)
         log.write_bytes(log.read_bytes()[: log.stat().st_size - cut])
+        Path(f"{log}.mark").unlink()
         found[name] = (store, log, store.read("s"))
     return found
 

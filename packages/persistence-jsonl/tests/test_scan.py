@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from dsh_persistence import FormatNotSupported, PersistenceError, SessionCorrupt, StoredPrefix
 from dsh_persistence_jsonl import JsonlLogStore
-from dsh_persistence_jsonl._frames import compress_frame
+from dsh_persistence_jsonl._frames import FrameEncoder
 from dsh_persistence_jsonl._layout import LogFile
 from dsh_persistence_jsonl._read import _complete, _cut
 from dsh_persistence_jsonl._scan import read_header, scan_log
 from dsh_session import EventRefused
+
+encode_frame = FrameEncoder().encode
 
 
 def read(made: Any, content: bytes, *, raw: bool = False) -> StoredPrefix:
@@ -285,7 +287,7 @@ def test_any_damage(kind: str, position: int, gone: int, put: bytes, marked: int
     if kind == "raw":
         content = content[:position] + put + content[position + gone :]
     else:
-        frames = b"".join(map(compress_frame, content.splitlines(keepends=True)))
+        frames = b"".join(map(encode_frame, content.splitlines(keepends=True)))
         content = frames[:position] + put + frames[position + gone :]
     file = LogFile(folder="/r/_no-cwd/s", name="session.v4.jsonl", generation=4, encoding=kind)  # type: ignore[arg-type]
     with contextlib.suppress(PersistenceError):

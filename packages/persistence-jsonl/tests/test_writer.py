@@ -18,7 +18,15 @@ from typing import Any
 
 import pytest
 
-from dsh_persistence import ForeignChange, SessionAlreadyStored, SessionBusy, SessionCorrupt, StoreUnusable, TornTail
+from dsh_persistence import (
+    ForeignChange,
+    OutcomeUnknown,
+    SessionAlreadyStored,
+    SessionBusy,
+    SessionCorrupt,
+    StoreUnusable,
+    TornTail,
+)
 from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_persistence_jsonl import _writer as writer_module
 from dsh_persistence_jsonl._frames import walk_frames
@@ -47,12 +55,12 @@ def seqs(store: JsonlLogStore) -> list[int]:
     return [event.seq for event in store.read("s").events]
 
 
-def of_index(arguments: tuple[Any, ...]) -> bool:
-    """Whether a call concerns the index, whose faults are no faults of the log's."""
+def of_sidecar(arguments: tuple[Any, ...], *ends: str) -> bool:
+    """Whether a call concerns the index, whose faults are no faults of the log's, or another file so named."""
     name = arguments[0]
     if isinstance(name, int):
         name = Path(f"/proc/self/fd/{name}").readlink()
-    return str(name).endswith(".idx")
+    return str(name).endswith((".idx", *ends))
 
 
 class Once:
@@ -63,7 +71,7 @@ class Once:
         real = getattr(os, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            if of_index(arguments):
+            if of_sidecar(arguments):
                 return real(*arguments, **options)
             self.calls += 1
             if self.calls != nth:
@@ -76,11 +84,12 @@ class Once:
 
 
 def test_what_lies_there(store: JsonlLogStore, writer: JsonlLogWriter, log: Path, made: Any, encoding: str) -> None:
-    """FORMAT §2.7: a header frame or line of its own, then one frame a batch; only lock and index lie beside it."""
+    """FORMAT §2.7: a header frame or line of its own, then one frame a batch; lock, mark and index lie beside it."""
     writer.append(made.batch(3))
+    writer.checkpoint()
     pieces = [made.header, made.lines(0, 3), made.line(3)]
     assert log.read_bytes() == b"".join(map(made.frame, pieces) if encoding == "zstd" else pieces)
-    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.idx"])
+    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.idx", f"{log.name}.mark"])
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o022])
@@ -100,7 +109,7 @@ def test_modes(root: Path, made: Any, umask: int) -> None:
     found = {path.relative_to(root): path.stat().st_mode & 0o7777 for path in [root, *root.rglob("*")]}
     assert {mode for path, mode in found.items() if (root / path).is_dir()} == {0o700}
     files = {path.name.partition(".torn-")[0] for path in found if (root / path).is_file()}
-    assert files == {"session.lock", "session.v4.jsonl.zstd", "session.v4.jsonl.zstd.idx"}
+    assert files == {"session.lock", *(f"session.v4.jsonl.zstd{end}" for end in ("", ".idx", ".mark"))}
     assert {mode for path, mode in found.items() if (root / path).is_file()} == {0o600}
 
 
@@ -250,7 +259,8 @@ def test_a_foreign_change_refuses(
         writer.append(made.batch(3))
         with monkeypatch.context() as patch:
             Once(patch, "pwrite")
-            with pytest.raises(OSError, match="No space"):
+            Once(patch, "fsync")
+            with pytest.raises(OutcomeUnknown):
                 writer.append(made.batch(4))
             if change is grow:
                 # What a failed write of ours may have left is cut; more than that is somebody else's.
@@ -305,20 +315,24 @@ def test_an_unsynced_batch_is_written_again(
 ) -> None:
     """DURABILITY G11: after a failed sync the old pages are not trusted: the log is cut, synced and written anew."""
     steps: list[str] = []
+    writer.append(made.batch(3))
+    before = log.read_bytes()
     with monkeypatch.context() as patch:
         Once(patch, "fdatasync")
-        with pytest.raises(OSError, match="No space"):
-            writer.append(made.batch(3))
-        for name in ("open", "ftruncate", "fsync", "pwrite", "fdatasync"):
+        for name in ("open", "posix_fadvise", "ftruncate", "fsync", "pwrite", "fdatasync"):
             patch.setattr(os, name, noted(steps, name, getattr(os, name)))
-        writer.append(made.batch(3))
-    assert steps == ["open", "ftruncate", "fsync", "open", "fsync", "pwrite", "fdatasync"]
-    assert seqs(store) == [0, 1, 2, 3]
+        with pytest.raises(OSError, match="No space"):
+            writer.append(made.batch(4))
+        assert log.read_bytes() == before
+        writer.append(made.batch(4))
+    taken_back = ["open", "posix_fadvise", "ftruncate", "fsync", "open", "fsync"]
+    assert steps == ["pwrite", "fdatasync", *taken_back, "pwrite", "fdatasync"]
+    assert seqs(store) == [0, 1, 2, 3, 4]
 
 
 def noted(steps: list[str], name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any, **options: Any) -> Any:
-        if not of_index(arguments):
+        if not of_sidecar(arguments, ".mark"):
             steps.append(name)
         return real(*arguments, **options)
 
@@ -327,21 +341,37 @@ def noted(steps: list[str], name: str, real: Callable[..., Any]) -> Callable[...
 
 @pytest.mark.parametrize("name", ["ftruncate", "fsync"])
 def test_healing_that_fails_is_tried_again(
-    store: JsonlLogStore, writer: JsonlLogWriter, made: Any, monkeypatch: pytest.MonkeyPatch, name: str
+    store: JsonlLogStore, writer: JsonlLogWriter, log: Path, made: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """DURABILITY G10: two and three failures in a row change nothing about it."""
     with monkeypatch.context() as patch:
         Once(patch, "pwrite", partly=9)
         for _ in range(2):
             Once(patch, name)
-        for _ in range(3):
-            with pytest.raises(OSError, match="No space"):
-                writer.append(made.batch(3))
-        writer.append(made.batch(3))
+        with pytest.raises(OutcomeUnknown) as caught:
+            writer.append(made.batch(3))
+        assert caught.value.path == str(log)
+        with pytest.raises(OSError, match="No space"):
+            writer.append(made.batch(3))
+        assert writer.resend(made.batch(3)).next_seq == 4
     assert seqs(store) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("name", "nth"), [("pwrite", 1), ("fsync", 1), ("link", 1), ("fsync", 5), ("unlink", 1)])
+PUBLISHING = [
+    ("pwrite", 1),
+    ("fsync", 1),
+    ("link", 1),
+    ("fsync", 5),
+    ("unlink", 1),
+    # The mark: its size, its slot, itself, its name.
+    ("ftruncate", 1),
+    ("pwrite", 2),
+    ("fsync", 6),
+    ("fsync", 7),
+]
+
+
+@pytest.mark.parametrize(("name", "nth"), PUBLISHING)
 def test_a_failed_publication_is_tried_again(
     store: JsonlLogStore, log: Path, made: Any, monkeypatch: pytest.MonkeyPatch, name: str, nth: int
 ) -> None:
@@ -355,8 +385,9 @@ def test_a_failed_publication_is_tried_again(
         assert (list(store.list()), writer.next_seq) == ([], 0)
         writer.append(made.batch(0, 2))
         writer.append(made.batch(2))
+        writer.checkpoint()
     assert seqs(store) == [0, 1, 2]
-    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.idx"])
+    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.idx", f"{log.name}.mark"])
 
 
 def test_every_folder_is_synced(store: JsonlLogStore, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,9 +403,9 @@ def test_every_folder_is_synced(store: JsonlLogStore, made: Any, monkeypatch: py
     with store.create(made.session_header()) as writer:
         writer.append(made.batch(0))
     root = str(store.root)
-    folders = [path for path in synced if not path.endswith(".tmp")]
-    assert folders == [str(store.root.parent), root, f"{root}/--w--", f"{root}/--w--/s"]
-    assert sum(path.endswith(".tmp") for path in synced) == 1
+    folder, log = f"{root}/--w--/s", store.locate(made.session_header()).path
+    made_durable = [str(store.root.parent), root, f"{root}/--w--", "staged", folder, f"{log}.mark", folder]
+    assert ["staged" if path.endswith(".tmp") else path for path in synced] == made_durable
 
 
 def test_somebody_without_the_lease_was_faster(
@@ -458,14 +489,14 @@ def test_repair_that_fails_is_tried_again(
     seen = list(store.read("s").events)
     for another in (False, True):
         log.write_bytes(intact + tail)
-        for saved in log.parent.glob("*.torn-*"):
-            saved.unlink()
+        for left in (*log.parent.glob("*.torn-*"), *log.parent.glob("*.mark")):
+            left.unlink()
         writer = store.open("s")
         with monkeypatch.context() as patch:
             once = Once(patch, name, nth)
             try:
                 first = writer.repair()
-            except OSError:
+            except (OSError, OutcomeUnknown):
                 first = None
         if first is None and another:
             writer.close()

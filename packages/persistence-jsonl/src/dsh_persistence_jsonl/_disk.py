@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +43,24 @@ def open_regular(path: str) -> tuple[int, os.stat_result]:
     return fd, status
 
 
+def sync_content(fd: int) -> None:
+    """Make a file's bytes and size durable."""
+    if sys.platform == "darwin":
+        sync_file(fd)
+    else:
+        os.fdatasync(fd)
+
+
+def sync_file(fd: int) -> None:
+    """Make a file durable."""
+    if sys.platform == "darwin":
+        import fcntl  # noqa: PLC0415  # absent on Windows
+
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync stops at the drive's cache there
+    else:
+        os.fsync(fd)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -69,6 +89,14 @@ def make_folders(folder: Path, *, root: Path) -> None:
     sync_folder(folder.parent)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a writer left when it died; only who holds the lease makes any."""
+    for name in os.listdir(folder):  # noqa: PTH208  # names are enough
+        if name.startswith("session.") and name.endswith(".tmp"):
+            with contextlib.suppress(OSError):  # they are in nobody's way
+                (folder / name).unlink(missing_ok=True)
+
+
 def write_all(fd: int, data: bytes, offset: int) -> None:
     """Write all of ``data`` at ``offset``, however many calls that takes."""
     view = memoryview(data)
@@ -94,7 +122,7 @@ def write_new(path: Path, data: bytes) -> os.stat_result:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         write_all(fd, data, 0)
-        os.fsync(fd)
+        sync_file(fd)
         return os.fstat(fd)
     finally:
         os.close(fd)

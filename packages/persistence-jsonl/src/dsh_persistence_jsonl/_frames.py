@@ -5,6 +5,7 @@ The container is RFC 8878; what a log may hold of it is FORMAT §2.7.
 
 from __future__ import annotations
 
+import errno
 import struct
 from array import array
 from collections.abc import Iterator
@@ -38,11 +39,29 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def compress_frame(plain: bytes) -> bytes:
-    """Return one frame of ``plain``: level 3, checksum, no content size."""
-    # The streaming compressor leaves the content size out, and so gives the reference's bytes; one-shot does not.
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=False).compressobj()
-    return compressor.compress(plain) + compressor.flush()
+class FrameEncoder:
+    """Makes frames with one context; not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._zstd = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=False)
+        self._check = zstandard.ZstdDecompressor()
+
+    def encode(self, plain: bytes) -> bytes:
+        """Return one frame of ``plain``: level 3, checksum, no content size.
+
+        It has been decoded again and compared, so that a fault of memory or library never reaches a log. Raises
+        ``OSError`` when that fails.
+        """
+        # The streaming compressor leaves the content size out, and so gives the reference's bytes; one-shot does not.
+        compressor = self._zstd.compressobj()
+        frame = compressor.compress(plain) + compressor.flush()
+        try:
+            sound = self._check.decompress(frame, max_output_size=len(plain)) == plain
+        except zstandard.ZstdError:
+            sound = not plain
+        if not sound:
+            raise OSError(errno.EIO, "a frame does not decode to what went into it; is the memory sound?")
+        return frame
 
 
 class FrameDecoder:

@@ -17,6 +17,8 @@ from ._disk import open_regular
 _MAGIC = b"dsh-py frame idx"
 _RECORD = struct.Struct("<QQ")
 """The seq of a stretch's first event, and the offset in the log where the stretch begins."""
+_PENDING = 64
+"""So many stretches are recorded at once: an append each would also make the log's own sync commit this file."""
 
 
 def index_path(log: str) -> str:
@@ -65,17 +67,26 @@ class IndexWriter:
         self._known = known
         self._fd: int | None = None
         self._size = 0
+        self._pending: list[bytes] = []
 
     def add(self, first_seq: int, offset: int) -> None:
-        """Record a stretch that has become durable."""
+        """Record a stretch that has become durable; the file follows some stretches later, or at ``flush``."""
+        self._pending.append(_RECORD.pack(first_seq, offset))
+        if len(self._pending) >= _PENDING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Bring the file up to date. A reader finds what an index does not have yet in the log itself."""
+        pending, self._pending = self._pending, []
         with contextlib.suppress(OSError):
-            if self._fd is None:
+            if pending and self._fd is None:
                 self._open()
-            if self._fd is not None:
-                self._size += os.pwrite(self._fd, _RECORD.pack(first_seq, offset), self._size)
+            if pending and self._fd is not None:
+                self._size += os.pwrite(self._fd, b"".join(pending), self._size)
 
     def close(self) -> None:
-        """Release the file."""
+        """Bring the file up to date and release it."""
+        self.flush()
         fd, self._fd = self._fd, None
         if fd is not None:
             with contextlib.suppress(OSError):

@@ -10,6 +10,8 @@ from dsh_persistence import SessionBusy, StoreUnusable
 from ._layout import LOCK_NAME
 
 _TRIES = 3
+_LOCKS = Path("/proc/locks")
+_LOCK_FIELDS = 8
 
 
 class Lease:
@@ -33,7 +35,7 @@ class Lease:
                     return
             except BlockingIOError:
                 os.close(self._fd)
-                raise SessionBusy(session_id, f"another writer (lock {path})") from None
+                raise SessionBusy(session_id, f"{holder_of(path) or 'another writer'} (lock {path})") from None
             except BaseException:
                 os.close(self._fd)
                 raise
@@ -43,6 +45,37 @@ class Lease:
     def close(self) -> None:
         """Release the lease."""
         os.close(self._fd)
+
+
+def holder_of(lock: Path) -> str | None:
+    """Return who holds the lock of a session, for people; None when nobody does or it cannot be known.
+
+    Takes no lock itself, so that it stands in nobody's way.
+    """
+    try:
+        status = lock.lstat()
+        held = _LOCKS.read_text()
+    except OSError:
+        return None
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in held.splitlines():
+        # 7: FLOCK  ADVISORY  WRITE 4711 fe:00:393276 0 EOF
+        fields = line.split()
+        if len(fields) == _LOCK_FIELDS and fields[1] == "FLOCK" and fields[5] == place:
+            return _process(int(fields[4]))
+    return None
+
+
+def _process(pid: int) -> str:
+    if pid <= 0:
+        return "a process out of sight"
+    if pid == os.getpid():
+        return "another writer of this process"
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return f"process {pid}"
+    return f"process {pid} ({name})"
 
 
 def _is(fd: int, path: Path) -> bool:

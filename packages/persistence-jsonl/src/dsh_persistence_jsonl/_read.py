@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from ._disk import open_regular, read_all
 from ._frames import PIECE_BYTES, FrameDecoder, first_frame_text, has_checksum
 from ._index import IndexReader
 from ._layout import LogFile
-from ._mark import acknowledged_bytes
+from ._mark import DIGEST_BYTES, Mark, digest_of, read_mark
 from ._rows import RowInvalid, decode_row, decode_rows
 from ._scan import HEADER_BYTES, LF, NO_CHECKSUM, Scan, parse_header, read_header, scan_log, stream_events
 from ._stretches import Decoder, Stretches, bounded
@@ -31,6 +32,8 @@ _FOLLOWED_BYTES = 8 << 20
 """About how much of a log one ``tail`` call takes in, of the file and of the data in it."""
 _SEEN_BYTES = 256
 """By so many bytes before it a cursor knows its log again: an inode is soon given to another file."""
+_UNSYNCED_BYTES = 64 << 20
+"""How much of a log one writer may leave unsynced."""
 _BASELINES = {"sandbox/mode": "mode", "approval/policy": "policy"}
 _OPENING_EVENTS = 32
 """Among so many first own events the baselines lie; the first turn ends the search sooner."""
@@ -53,14 +56,23 @@ def _unreadable(file: LogFile, error: OSError) -> SessionCorrupt:
     return SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}")
 
 
-def read_whole(file: LogFile) -> tuple[Scan, StoredPrefix, os.stat_result]:
-    """Read and check a log from its first byte to its last."""
+def read_whole(
+    file: LogFile, *, fresh: bool = False, trusting: bool = False
+) -> tuple[Scan, StoredPrefix, os.stat_result]:
+    """Read and check a log from its first byte to its last.
+
+    ``fresh`` reads from the disk what the mark does not vouch for; ``trusting`` passes the mark over.
+    """
     # Asked first: the mark never runs ahead of the log, so an older mark cannot vouch for bytes not read here.
-    marked = acknowledged_bytes(file.path)
+    mark = None if trusting else read_mark(file.path)
     with opened(file) as (fd, status):
+        if fresh:
+            _distrust_cache(fd, max(0, status.st_size - _UNSYNCED_BYTES) if mark is None else mark.length)
         content = read_all(fd, status.st_size)
     header, begin, protected = read_header(file, content[:HEADER_BYTES])
-    scan = scan_log(file, content, base=0, begin=begin, due=0, protected=protected, marked=marked)
+    scan = scan_log(file, content, base=0, begin=begin, due=0, protected=protected, marked=_length(mark))
+    if mark is not None and not protected:
+        _require_acknowledged(file, mark, hashlib.blake2b(content[: mark.length], digest_size=DIGEST_BYTES))
     cut = _cut(file, header, scan.log)
     return (
         scan,
@@ -74,7 +86,7 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
 
     Only the stretches from there on are checked.
     """
-    marked = acknowledged_bytes(file.path)
+    mark = read_mark(file.path)
     with opened(file) as (fd, status):
         header, begin, protected = _head(file, fd)
         place = None if header.is_seeded else _place(file, from_seq)
@@ -85,7 +97,7 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
         content = read_all(fd, status.st_size - start, start)
         opening = _opening(file, _reader(fd, begin, status.st_size), begin)
     try:
-        scan = scan_log(file, content, base=start, begin=start, due=due, protected=protected, marked=marked)
+        scan = scan_log(file, content, base=start, begin=start, due=due, protected=protected, marked=_length(mark))
     except SessionCorrupt:
         return None  # reading all of it says what is wrong, the index or the log
     if not len(scan.blocks):
@@ -98,11 +110,13 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
 
 def stream(file: LogFile) -> Iterator[Iterable[SessionEvent]]:
     """Yield every event, stretch by stretch, holding one; checks and ends as ``read_whole`` does."""
-    marked = acknowledged_bytes(file.path)
+    mark = read_mark(file.path)
     with opened(file) as (fd, status):
         _, begin, protected = _head(file, fd)
         read = _reader(fd, begin, status.st_size)
-        yield from stream_events(file, read, begin=begin, protected=protected, marked=marked)
+        yield from stream_events(file, read, begin=begin, protected=protected, marked=_length(mark))
+        if mark is not None and not protected:
+            _require_acknowledged(file, mark, digest_of(fd, mark.length))
 
 
 def follow(file: LogFile, cursor: Mapping[str, int] | None) -> LogTail:
@@ -181,6 +195,26 @@ def revision_of(status: os.stat_result, content: bytes) -> str:
 def _cursor(fd: int, status: os.stat_result, offset: int, seq: int) -> dict[str, int]:
     seen = os.pread(fd, min(offset, _SEEN_BYTES), max(0, offset - _SEEN_BYTES))
     return {"inode": status.st_ino, "offset": offset, "seq": seq, "seen": zlib.crc32(seen)}
+
+
+def _length(mark: Mark | None) -> int | None:
+    return None if mark is None else mark.length
+
+
+def _distrust_cache(fd: int, begin: int) -> None:
+    """Let the machine forget what it holds of a file from ``begin`` on but believes to be on the disk.
+
+    After a failed sync it believes that wrongly, and whoever builds on such bytes would lose them.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, begin, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _require_acknowledged(file: LogFile, mark: Mark, found: hashlib.blake2b) -> None:
+    """Check what has no checksums of its own against its mark."""
+    if found.digest() != mark.digest:
+        reason = f"the first {mark.length} bytes are not the ones that were acknowledged; their digest differs"
+        raise SessionCorrupt(file.path, reason, offset=0)
 
 
 def _require_undamaged(file: LogFile, stretches: Stretches) -> None:

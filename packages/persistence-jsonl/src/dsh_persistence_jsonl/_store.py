@@ -26,7 +26,7 @@ from dsh_persistence import (
 )
 from dsh_session import SessionEvent, SessionHeader, generations
 
-from ._disk import usable
+from ._disk import remove_leftovers, usable
 from ._frames import FrameDecoder
 from ._layout import (
     NAME_BYTES,
@@ -42,7 +42,7 @@ from ._layout import (
 )
 from ._lease import Lease
 from ._read import decoded_text, follow, header_of, read_suffix, read_whole, stream
-from ._writer import Found, JsonlLogWriter
+from ._writer import Found, JsonlLogWriter, lower_mark
 
 
 class JsonlLogStore:
@@ -80,7 +80,8 @@ class JsonlLogStore:
         with usable(log.folder):
             lease = Lease(Path(log.folder), session_id)
         try:
-            scan, stored, status = read_whole(log)
+            remove_leftovers(Path(log.folder))
+            scan, stored, status = read_whole(log, fresh=True)
             self._require_identity(log, stored.header)
             known = list(zip(scan.blocks.first_seqs, scan.blocks.begins, strict=True))
             found = Found(stored, scan.end, status, lease, known)
@@ -138,6 +139,20 @@ class JsonlLogStore:
 
     def close(self) -> None:
         """Do nothing: no descriptor outlives a call."""
+
+    def accept_shorter(self, ref: str | SessionLocation) -> tuple[int, int]:
+        """Lower the mark of a log that is intact but shorter than what was acknowledged, as after restoring a copy.
+
+        Returns how many bytes the mark vouched for and how many it does now. Raises ``ValueError`` when the mark is
+        not ahead of the log, and as ``open`` when the log itself is damaged or busy.
+        """
+        log = self._resolve(ref)
+        with usable(log.folder):
+            lease = Lease(Path(log.folder), Path(log.folder).name)
+            try:
+                return lower_mark(log)
+            finally:
+                lease.close()
 
     def check_new(self, header: SessionHeader, encoding: Encoding) -> None:
         """Check that a new log may come into the root: its id is unused in all of it, and its encoding the root's.

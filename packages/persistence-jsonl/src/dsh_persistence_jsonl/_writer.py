@@ -10,15 +10,17 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dsh_persistence import (
     ForeignChange,
+    OutcomeUnknown,
     Receipt,
     Repair,
+    RowTooLarge,
     SeqConflict,
     SessionAlreadyStored,
     SessionIdCollision,
@@ -28,15 +30,19 @@ from dsh_persistence import (
 )
 from dsh_session import EncodedBatch, SessionHeader, encode_header
 
-from ._disk import make_folders, sync_folder, usable, write_all, write_new
-from ._frames import compress_frame
+from ._disk import make_folders, remove_leftovers, sync_content, sync_file, sync_folder, usable, write_all, write_new
+from ._frames import FrameEncoder
 from ._index import IndexWriter
-from ._layout import Encoding, logs_in
+from ._layout import Encoding, LogFile, logs_in
 from ._lease import Lease
+from ._mark import DIGEST_BYTES, Mark, MarkWriter, digest_of, read_mark
+from ._read import opened, read_whole
 from ._rows import encode_row
 
 FRAME_BYTES = 64 << 20
 """The most text that goes into one frame, but for a longer row."""
+ROW_BYTES = 16 << 20
+"""The longest row a writer makes."""
 
 if TYPE_CHECKING:
     from ._store import JsonlLogStore
@@ -66,19 +72,27 @@ class JsonlLogWriter:
         self._store = store
         self._header = header
         self._path = path
+        self._encoder = FrameEncoder() if encoding == "zstd" else None
         self._encoding: Encoding = encoding
         self._lease = None if found is None else found.lease
         self._end = 0 if found is None else found.end
+        self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        """Of the first ``_end`` bytes of the log, once they are durable."""
+        self._marked = found is None
+        """Whether the mark of a log that was found says what this writer builds on."""
         self._surplus = 0 if found is None else found.status.st_size - found.end
         """How many bytes may lie beyond the end: a torn tail, or what a failed write of ours left."""
         self._status = None if found is None else found.status
         self._fd: int | None = None
+        self._trusted = False
+        """Whether everything up to the end is durable and nothing lies beyond it."""
         self._checked_new = False
         self._linked = False
         self._saved_as: str | None = None
         self._cut = False
         self._unrepaired = stored is not None and stored.torn is not None
         self._closed = False
+        self._mark = MarkWriter(str(path))
         self._index = IndexWriter(str(path), () if found is None else found.known)
 
     def append(self, batch: EncodedBatch) -> Receipt:
@@ -86,36 +100,23 @@ class JsonlLogWriter:
         self.repair()
         return self._append(batch)
 
-    def _append(self, batch: EncodedBatch) -> Receipt:
-        self._require_open()
-        if batch.first_seq != self.next_seq:
-            raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
-        frames = [self._frame(text) for text in _in_frames(map(encode_row, batch.events))]
-        encoded = frames[0] if len(frames) == 1 else b"".join(frames)
-        with usable(self._path.parent):
-            if encoded and self._status is None:
-                self._publish(encoded)
-            elif encoded:
-                self._extend(frames)
-        if encoded:
-            self._index.add(batch.first_seq, self._end - len(encoded))
-        self.next_seq = batch.next_seq
-        return Receipt(next_seq=self.next_seq, digest=_digest(batch))
-
     def resend(self, batch: EncodedBatch) -> Receipt:
-        """Settle an unknown outcome: adopt what lies there of a batch and write the rest."""
+        """Settle an unknown outcome: adopt what lies there of a batch and write the rest.
+
+        What this writer could not make sure of it writes again; only what was found when the log was opened, or
+        acknowledged since, is adopted.
+        """
         self.repair()
         if batch.first_seq >= self.next_seq:
             return self._append(batch)
         self._require_open()
         place = SessionLocation(kind="jsonl", path=str(self._path))
         rest = unwritten(self._header.id, batch, self._store.read(place, from_seq=batch.first_seq))
+        with usable(self._path.parent):
+            self._trusted_descriptor()
         if rest.events:
             self._append(rest)
-        return Receipt(next_seq=batch.next_seq, digest=_digest(batch))
-
-    def checkpoint(self) -> None:
-        """Make the mark durable."""
+        return Receipt(next_seq=batch.next_seq, digest=_digest(map(encode_row, batch.events)))
 
     def repair(self) -> Repair | None:
         """Save and cut the torn tail, then append again what was salvaged from it. Idempotent."""
@@ -133,9 +134,15 @@ class JsonlLogWriter:
         self._unrepaired = False
         return Repair(cut=torn, saved_as=self._saved_as, salvaged=salvaged)
 
+    def checkpoint(self) -> None:
+        """Make the mark durable, and bring the index up to date."""
+        self._mark.checkpoint()
+        self._index.flush()
+
     def close(self) -> None:
         """Give up the claim."""
         self._index.close()
+        self._mark.close()
         self._forget_descriptor()
         if self._lease is not None:
             self._lease.close()
@@ -155,34 +162,67 @@ class JsonlLogWriter:
             msg = f"the writer of session {self._header.id!r} is closed"
             raise ValueError(msg)
 
-    def _frame(self, plain: bytes) -> bytes:
-        return compress_frame(plain) if self._encoding == "zstd" else plain
+    def _append(self, batch: EncodedBatch) -> Receipt:
+        self._require_open()
+        if batch.first_seq != self.next_seq:
+            raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
+        rows = [self._row(encode_row(event), event.seq) for event in batch.events]
+        frames = [self._frame(text) for text in _in_frames(rows)]
+        begin = self._end
+        with usable(self._path.parent):
+            if frames and self._status is None:
+                begin = self._publish(frames)
+            elif frames:
+                self._extend(frames)
+        if frames:
+            self._index.add(batch.first_seq, begin)
+        self.next_seq = batch.next_seq
+        return Receipt(next_seq=self.next_seq, digest=_digest(rows))
 
-    def _publish(self, encoded: bytes) -> None:
-        """Make the log appear with its header and first batch at once, or not at all."""
+    def _row(self, row: bytes, seq: int) -> bytes:
+        if len(row) > ROW_BYTES:
+            raise RowTooLarge(str(self._path), seq=seq, limit_bytes=ROW_BYTES)
+        return row
+
+    def _frame(self, text: bytes) -> bytes:
+        return text if self._encoder is None else self._encoder.encode(text)
+
+    def _publish(self, frames: Sequence[bytes]) -> int:
+        """Make the log appear, whole and durable, its header first; return where the batch begins in it."""
         self._claim_new()
-        self._retract()
-        content = self._frame(encode_header(self._header)) + encoded
+        header = self._frame(encode_header(self._header))
+        content = b"".join((header, *frames))
         staged = self._path.with_name(f"{self._path.name}.{os.urandom(6).hex()}.tmp")
         try:
+            self._retract()
             status = write_new(staged, content)
             os.link(staged, self._path)  # fails where the name exists: two creators cannot replace each other
             self._linked = True
             staged.unlink()
             sync_folder(self._path.parent)
+            # Only now, so that no crash leaves a mark without its log for somebody else's log to be judged by.
+            digest = hashlib.blake2b(content, digest_size=DIGEST_BYTES)
+            self._mark.establish(Mark(len(content), digest.digest()))
         except OSError as error:
-            staged.unlink(missing_ok=True)
-            self._retract()
-            if isinstance(error, FileExistsError):  # somebody without the lease was faster
+            with contextlib.suppress(OSError):
+                staged.unlink(missing_ok=True)  # or whoever claims the session next removes it
+            if self._linked:
+                self._require_settled(error, self._retract)
+            elif isinstance(error, FileExistsError):  # somebody without the lease was faster
                 raise SessionAlreadyStored(self._header.id, str(self._path)) from None
             raise
-        self._end = len(content)
-        self._status = status
+        self._end, self._digest, self._status, self._trusted = len(content), digest, status, True
+        return len(header)
 
     def _retract(self) -> None:
-        """Take back a name that a failed publication left: under the lease, and never acknowledged, it is ours."""
+        """Take back what a failed publication left: under the lease, and never acknowledged, it is ours.
+
+        A mark goes first and durably, also one that an earlier log of this name left behind.
+        """
+        self._mark.discard()
         if self._linked:
             self._path.unlink(missing_ok=True)
+            sync_folder(self._path.parent)
             self._linked = False
 
     def _claim_new(self) -> None:
@@ -199,61 +239,79 @@ class JsonlLogWriter:
             self._lease.close()
             self._lease = None
             raise SessionAlreadyStored(self._header.id, str(existing[0].path))
+        remove_leftovers(folder)
         self._checked_new = True
 
     def _extend(self, frames: Sequence[bytes]) -> None:
         fd = self._trusted_descriptor()
         self._require_unchanged(fd)
-        end = self._end
+        end, digest = self._end, self._digest.copy()
+        self._trusted, self._surplus = False, sum(map(len, frames))
         try:
             for frame in frames:
                 # One unsynced frame at most: a torn one that an intact one follows would be damage to any reader.
                 write_all(fd, frame, end)
-                os.fdatasync(fd)
+                sync_content(fd)
+                digest.update(frame)
                 end += len(frame)
-        except OSError:
-            self._forget_descriptor()
-            self._surplus = sum(map(len, frames))
+        except OSError as error:
+            self._require_settled(error, self._heal)
             raise
-        self._end = end
+        self._end, self._digest, self._trusted, self._surplus = end, digest, True, 0
+        self._mark.advance(Mark(end, digest.digest()))
+
+    def _require_settled(self, error: OSError, undo: Callable[[], object]) -> None:
+        """Undo what failed with ``error``. Raises ``OutcomeUnknown`` when that fails as well."""
+        try:
+            undo()
+        except OSError as second:
+            reason = f"a write failed ({error.strerror}), and so did taking it back ({second.strerror})"
+            raise OutcomeUnknown(str(self._path), reason) from error
 
     def _trusted_descriptor(self) -> int:
-        """Return a descriptor on which nothing has failed, opening and healing the log where there is none."""
-        if self._fd is None:
+        """Return a descriptor on which nothing has failed, of a log that is durable up to its end and ends there."""
+        if not self._trusted:
             return self._heal()
-        return self._fd
+        return self._open_log() if self._fd is None else self._fd
 
-    def _heal(self) -> int:
-        """Open the log anew, cut it back to what was acknowledged, and make that durable."""
+    def _open_log(self) -> int:
+        self._forget_descriptor()
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ELOOP):
                 raise
             what = "it was removed" if error.errno == errno.ENOENT else "a link has taken its place"
             raise ForeignChange(str(self._path), what) from None
-        try:
-            self._require_unchanged(fd, surplus=self._surplus)
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.ftruncate(fd, self._end)
-            os.fsync(fd)
-            sync_folder(self._path.parent)
-        except BaseException:
-            os.close(fd)
-            raise
-        self._fd, self._surplus = fd, 0
+        return self._fd
+
+    def _heal(self) -> int:
+        """Open the log anew, cut it back to what was acknowledged or found, and make that durable."""
+        fd = self._open_log()
+        self._require_unchanged(fd, surplus=self._surplus)
+        if self._marked and hasattr(os, "posix_fadvise"):  # a sync of ours failed: its pages tell nothing
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.ftruncate(fd, self._end)
+        sync_file(fd)
+        sync_folder(self._path.parent)
+        if not self._marked:
+            self._digest = digest_of(fd, self._end)
+            self._mark.establish(Mark(self._end, self._digest.digest()))
+        self._trusted, self._marked, self._surplus = True, True, 0
         return fd
 
     def _require_unchanged(self, fd: int, *, surplus: int = 0) -> None:
         """Check that ``fd``, and what has the log's name, are the file that this writer knows."""
         held = os.fstat(fd)
         try:
-            named = self._path.lstat()
+            named = os.lstat(self._path)
         except FileNotFoundError:
             raise ForeignChange(str(self._path), "it was removed") from None
         if self._status is None or not (os.path.samestat(held, self._status) and os.path.samestat(named, held)):
             raise ForeignChange(str(self._path), "another file has taken its place")
+        if held.st_nlink != self._status.st_nlink:
+            was = self._status.st_nlink
+            raise ForeignChange(str(self._path), f"it has {held.st_nlink} names where it had {was}")
         if not self._end <= held.st_size <= self._end + surplus:
             raise ForeignChange(str(self._path), f"it has {held.st_size} bytes where this writer left {self._end}")
 
@@ -274,12 +332,33 @@ class JsonlLogWriter:
         if not saved.exists() or saved.read_bytes() != tail:  # an earlier run may have died while saving
             saved.unlink(missing_ok=True)
             write_new(saved, tail)
-            sync_folder(saved.parent)
+        sync_folder(saved.parent)
         return str(saved)
 
 
-def _digest(batch: EncodedBatch) -> bytes:
-    return hashlib.blake2b(b"".join(map(encode_row, batch.events)), digest_size=16).digest()
+def lower_mark(log: LogFile) -> tuple[int, int]:
+    """Let the mark of an intact log vouch for no more than is there; return what it said before and says now.
+
+    The caller holds the lease. Raises ``ValueError`` when the mark is not ahead.
+    """
+    mark = read_mark(log.path)
+    scan, _, _ = read_whole(log, fresh=True, trusting=True)
+    if mark is None or mark.length <= scan.end:
+        msg = f"{log.path} is not shorter than what was acknowledged; there is nothing to accept"
+        raise ValueError(msg)
+    with opened(log) as (fd, _):
+        digest = digest_of(fd, scan.end)
+    writer = MarkWriter(log.path)
+    writer.discard()
+    try:
+        writer.establish(Mark(scan.end, digest.digest()))
+    finally:
+        writer.close()
+    return mark.length, scan.end
+
+
+def _digest(rows: Iterable[bytes]) -> bytes:
+    return hashlib.blake2b(b"".join(rows), digest_size=16).digest()
 
 
 def _in_frames(rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -103,7 +103,7 @@ class MemoryLogStore:
             location = SessionLocation(kind="memory", path=header.id)
             yield ListedSession(location=location, header=header, revision=revision)
 
-    def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> list[Receipt | Exception]:
+    def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> Sequence[Receipt | Exception]:
         """Append each batch; what one of them raises stands in its place."""
         answers: list[Receipt | Exception] = []
         for writer, batch in items:
