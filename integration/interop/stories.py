@@ -230,6 +230,7 @@ def _torn(desk: Desk, name: str) -> str:
         writer.append(session.batch(acknowledged))
     log = desk.log(session.id)
     os.truncate(log, log.stat().st_size - 20)
+    log.with_name(f"{log.name}.mark").unlink()  # as ``dsh`` alone would have left it
     stored = desk.store.read(session.id)
     assert acknowledged + 100 < len(stored.events) < session.next_seq
     desk.lengths[session.id] = len(stored.events)

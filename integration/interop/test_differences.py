@@ -142,7 +142,6 @@ def test_what_the_mark_does_not_vouch_for_is_torn(desk: Desk) -> None:
 
 def test_what_the_mark_vouches_for_must_be_there(desk: Desk) -> None:
     log = put(desk, "cut")
-    mark(log, log.stat().st_size)
     os.truncate(log, log.stat().st_size - 5)
 
     with pytest.raises(SessionCorrupt):

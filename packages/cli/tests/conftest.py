@@ -21,7 +21,10 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store_session(root: Path) -> Callable[..., Path]:
-    """Write a session of one turn and return its log; an interrupted one stops before its tool's result."""
+    """Write a session of one turn and return its log; an interrupted one stops before its tool's result.
+
+    Without its mark it is as ``dsh`` alone would have left it, and a test may change it.
+    """
 
     def write(
         session_id: str,
@@ -30,6 +33,7 @@ def store_session(root: Path) -> Callable[..., Path]:
         text: str = "hello",
         times: tuple[int, int] = (1_000, 1_000),
         interrupted: bool = False,
+        marked: bool = False,
         **header: Any,
     ) -> Path:
         created_at, first_time = times
@@ -61,6 +65,9 @@ def store_session(root: Path) -> Callable[..., Path]:
             for seq in range(0, len(session.events), 4):
                 batch = session.batch(seq)
                 writer.append(type(batch)(first_seq=seq, events=batch.events[:4]))
-        return Path(store.locate(session.header).path)
+        log = Path(store.locate(session.header).path)
+        if not marked:
+            log.with_name(f"{log.name}.mark").unlink()
+        return log
 
     return write

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
+from dsh_session import SessionEvent
+
 from ._rows import Row, RowInvalid, event_of, parse_row
 from ._survey import Hole, Line
 
@@ -38,6 +42,10 @@ class Numbered(NamedTuple):
     def seq(self) -> int:
         """The seq the row stands for."""
         return self.due if self.turn is Turn.WRONG else self.row.seq
+
+    def event(self) -> SessionEvent:
+        """Return the event, under the seq it stands for. Raises ``RowInvalid``."""
+        return event_of(msgspec.structs.replace(self.row, seq=self.seq) if self.turn is Turn.WRONG else self.row)
 
 
 class Invalid(NamedTuple):
@@ -91,9 +99,6 @@ def _parsed(part: Line | Hole) -> Part:
     if isinstance(part, Hole):
         return part
     try:
-        row = parse_row(part.text)
-        if -1 < row.seq < len(part.text) << 10:
-            event_of(row)
-        return Numbered(part, row, Turn.DUE, 0)
+        return Numbered(part, parse_row(part.text), Turn.DUE, 0)
     except RowInvalid as error:
         return Invalid(part, str(error))
