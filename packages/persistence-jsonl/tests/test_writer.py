@@ -177,7 +177,7 @@ def test_a_dead_writer_holds_nothing(store: JsonlLogStore, writer: JsonlLogWrite
     with python(HOLD, root) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(SessionBusy):
+        with pytest.raises(SessionBusy, match=rf"held by process {other.pid} \(python"):
             store.open("s")
         assert seqs(store) == [0, 1, 2]
         other.send_signal(signal.SIGKILL)
@@ -194,7 +194,7 @@ def test_the_claim_is_the_lock_of_dsh(store: JsonlLogStore, writer: JsonlLogWrit
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         writer.close()
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with pytest.raises(SessionBusy, match=r"session\.lock"):
+        with pytest.raises(SessionBusy, match=r"another writer of this process \(lock .*session\.lock\)"):
             store.open("s")
     assert (lock.exists(), lock.read_bytes()) == (True, b"")
     store.open("s").close()
@@ -234,7 +234,11 @@ def link(log: Path) -> None:
     log.symlink_to(log.with_name("moved"))
 
 
-CHANGES = [grow, cut, Path.unlink, replace, link]
+def name_again(log: Path) -> None:
+    os.link(log, log.with_name("another name"))
+
+
+CHANGES = [grow, cut, Path.unlink, replace, link, name_again]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

@@ -23,6 +23,7 @@ from dsh_persistence import (
     RowTooLarge,
     SeqConflict,
     SessionAlreadyStored,
+    SessionCorrupt,
     SessionIdCollision,
     SessionLocation,
     StoredPrefix,
@@ -339,10 +340,14 @@ class JsonlLogWriter:
 def lower_mark(log: LogFile) -> tuple[int, int]:
     """Let the mark of an intact log vouch for no more than is there; return what it said before and says now.
 
-    The caller holds the lease. Raises ``ValueError`` when the mark is not ahead.
+    The caller holds the lease. Raises ``ValueError`` when the mark is not ahead, and ``SessionCorrupt`` for a log that
+    is not whole to its last byte: what made it shorter was no copying then.
     """
     mark = read_mark(log.path)
     scan, _, _ = read_whole(log, fresh=True, trusting=True)
+    if mark is not None and scan.torn is not None and mark.length > scan.end:
+        reason = f"{mark.length} bytes were acknowledged, {scan.end} are intact, and other bytes follow them"
+        raise SessionCorrupt(log.path, reason, offset=scan.end)
     if mark is None or mark.length <= scan.end:
         msg = f"{log.path} is not shorter than what was acknowledged; there is nothing to accept"
         raise ValueError(msg)
