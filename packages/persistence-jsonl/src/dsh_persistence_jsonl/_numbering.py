@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -83,7 +83,7 @@ def numbered(parts: Iterable[Line | Hole]) -> Iterator[Part]:
         yield from _settle(held, due, wrong=False)
 
 
-def _settle(held: list[Part], due: int, *, wrong: bool) -> Iterator[Part]:
+def _settle(held: list[Part], due: int, *, wrong: bool) -> Generator[Part, None, int]:
     """Yield what was held, and return the seq that is due behind it."""
     first = held[0]
     assert isinstance(first, Numbered)  # noqa: S101 - as it was put there

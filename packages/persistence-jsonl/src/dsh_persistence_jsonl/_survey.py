@@ -59,7 +59,7 @@ class Survey:
     """Iterates over the whole of an open log as it was when it was opened, holding one frame or one line."""
 
     def __init__(self, file: LogFile, fd: int, size_bytes: int, *, marked: bool) -> None:
-        """``marked`` says that a mark vouches for the log; then a cut frame counts only where its checksum alone lacks."""
+        """``marked`` says that the log has a mark; then a cut frame counts only where just its checksum lacks."""
         self._file = file
         self._fd = fd
         self._size = size_bytes
@@ -93,7 +93,7 @@ class Survey:
         while offset < self._size:
             stretches = Stretches(self._file, self._reader(offset), base=offset, piece=_WINDOW_BYTES)
             structural_end = None
-            for offset, stored in stretches:  # noqa: B007  # where it stops matters
+            for offset, stored in stretches:
                 if reason := self._fault_of(offset, stored):
                     structural_end = offset + len(stored)
                     break
