@@ -87,13 +87,14 @@ async def test_attach_before_the_first_event(start: Start, new_session: NewSessi
 
 async def test_attach_refuses_a_second_session_of_the_id(start: Start, new_session: NewSession) -> None:
     """§9.4: one live session an id; the first goes on being followed."""
-    service, session = start(), new_session()
+    service, session = start(window_ms=60_000), new_session()
     service.attach(session)
+    session.append("plugin:test/note", {})
     with pytest.raises(SessionBusy):
         service.attach(new_session())
     with pytest.raises(SessionBusy):
         await service.resume(session.id)
-    assert service.health(session.id).queued == 0
+    assert service.health(session.id).queued == 1
 
 
 @pytest.mark.usefixtures("slow_retries")
@@ -273,7 +274,7 @@ async def test_cold_load_commits_the_repair(start: Start, interrupted: Session, 
 async def test_cold_load_reserves_the_id(
     start: Start, interrupted: Session, new_session: NewSession, faults: Any, until: Until
 ) -> None:
-    """§9.2: while a cold load runs nobody else in this process may attach, resume or load the id."""
+    """§9.2: while a cold load runs nobody else in this process may attach, resume or append; a load waits its turn."""
     service = start()
     faults.opening.clear()
     load = asyncio.create_task(service.load(interrupted.id))
@@ -283,9 +284,14 @@ async def test_cold_load_reserves_the_id(
     with pytest.raises(SessionBusy):
         await service.resume(interrupted.id)
     with pytest.raises(SessionBusy):
-        await service.load(interrupted.id)
+        await service.append(interrupted.id, list(interrupted.events))
+    with pytest.raises(SessionBusy):
+        await service.create(interrupted.header)
+    second = asyncio.create_task(service.load(interrupted.id))
+    await asyncio.sleep(0.02)
+    assert not second.done()
     faults.opening.set()
-    await load
+    assert (await load).revision == (await second).revision
     await service.resume(interrupted.id)
 
 

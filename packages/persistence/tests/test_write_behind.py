@@ -250,7 +250,9 @@ async def test_health_is_reported(start: Start, new_session: NewSession, faults:
     service.subscribe(failing)
     dispose = service.subscribe(heard.append)
     service.attach(session)
-    assert service.health(session.id) == Health(session_id="session-1", last_durable_seq=-1, queued=0, last_error=None)
+    assert service.health(session.id) == Health(
+        session_id="session-1", last_durable_seq=-1, queued=0, queued_bytes=0, last_error=None
+    )
     faults.failures = [FULL, FULL]
     note(session, 2)
     await until(lambda: service.health(session.id).queued == 0)

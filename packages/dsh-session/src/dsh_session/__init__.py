@@ -4,7 +4,7 @@ One invariant: an event's data is encoded once, when it is appended, and those b
 """
 
 from ._closers import fork_seed, interrupted_closers, repair_closers
-from ._event import EncodedBatch, Replace, SessionEvent, SurfaceOp
+from ._event import EVENT_BYTES, EncodedBatch, Replace, SessionEvent, SurfaceOp
 from ._expand import expand_stream
 from ._header import SessionHeader, SessionMeta
 from ._header_line import decode_header, encode_header
@@ -12,7 +12,7 @@ from ._json import decode_json, encode_data
 from ._log import EventLog, EventRun, RebuiltRequest, RequestHeader
 from ._log_state import LogState
 from ._pending import PendingCall
-from ._session import Redactor, Session
+from ._session import Guard, Redactor, Session
 from ._sessions import Sessions
 from ._stream import (
     BlockEnd,
@@ -28,6 +28,7 @@ from ._stream import (
 from .errors import (
     DataNotLossless,
     EventRefused,
+    EventTooLarge,
     FormatUnsupported,
     HeaderInvalid,
     LogIncomplete,
@@ -37,6 +38,7 @@ from .errors import (
 )
 
 __all__ = [
+    "EVENT_BYTES",
     "BlockEnd",
     "BlockStart",
     "DataNotLossless",
@@ -44,8 +46,10 @@ __all__ = [
     "EventLog",
     "EventRefused",
     "EventRun",
+    "EventTooLarge",
     "Finish",
     "FormatUnsupported",
+    "Guard",
     "HeaderInvalid",
     "LogIncomplete",
     "LogState",

@@ -16,6 +16,11 @@ class Replace(msgspec.Struct, frozen=True, gc=False):
     end_seq: int
 
 
+EVENT_BYTES = 16 << 20
+"""The most that one event may take as a row of a log."""
+_ENVELOPE_BYTES = 256
+"""More than a row's braces, keys, seq, time, surface operation and mark take together."""
+
 SurfaceOp: TypeAlias = Literal["append"] | Replace
 """How an event changes the surface, the list of nodes from which messages derive (FORMAT §6)."""
 
@@ -44,6 +49,13 @@ class SessionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def data(self) -> Any:
         """The decoded data: a fresh value at every access, so changing it changes nothing here."""
         return decode_json(self.encoded)
+
+    @property
+    def size_bytes(self) -> int:
+        """At most how long the event is as a row of a log; little more than its data."""
+        # A character takes up to six bytes in JSON, a source up to sixteen digits and a comma.
+        size = len(self.encoded) + 6 * len(self.type) + _ENVELOPE_BYTES
+        return size if self.source_event_seqs is None else size + 17 * len(self.source_event_seqs)
 
 
 class EncodedBatch(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from . import generations
-from ._event import EncodedBatch, SessionEvent, SurfaceOp
+from ._event import EVENT_BYTES, EncodedBatch, SessionEvent, SurfaceOp
 from ._header import SessionHeader, now_ms
 from ._json import encode_data
 from ._log import EventLog
 from ._log_state import LogState, data_for_rules
 from ._messages import derive_messages
-from .errors import EventRefused
+from .errors import EventRefused, EventTooLarge
 
 logger = logging.getLogger(__name__)
 
 Listener = Callable[[SessionEvent], None]
+
+Guard = Callable[[int], None]
+"""Is asked with the size in bytes of what is about to be added, and raises when there is no room for it."""
 
 Redactor = Callable[[str, Any], Any]
 """Gives the data to append in place of the data of an event of a type, such as one without secrets."""
@@ -45,13 +48,12 @@ class Session:
         rule of the format.
         """
         self.header = header
-        self.state = LogState(header=header)
-        self.state.feed_all(stored)
-        self.state.settle()
         self._log = _ChainedLog(stored)
+        self.state = self._folded()
         self.clock = clock
         self._redactor = redactor
         self._listeners: list[Listener] = []
+        self._guards: list[Guard] = []
 
     @property
     def id(self) -> str:
@@ -80,8 +82,8 @@ class Session:
         """Add one event and tell the listeners.
 
         The data becomes bytes here, after the redactor has seen it; later changes cannot reach the log. Types
-        ``plugin:<ns>/<name>`` are ignorable by themselves. Raises ``DataNotLossless`` or ``EventRefused``, and then
-        nothing has changed.
+        ``plugin:<ns>/<name>`` are ignorable by themselves. Raises ``DataNotLossless``, ``EventTooLarge`` or another
+        ``EventRefused``, or what a guard raises, and then nothing has changed.
         """
         if self._redactor is not None:
             data = self._redactor(type, data)
@@ -94,13 +96,32 @@ class Session:
             surface_op=surface_op,
             ignorable=ignorable or type.startswith(generations.PLUGIN_PREFIX),
         )
-        self._take(event, data)
+        self._admit(_size_of(event))
+        self._feed(event, data)
+        self._log.append(event)
+        self._tell(event)
         return event
 
     def extend(self, events: Sequence[SessionEvent]) -> None:
-        """Add events that exist already, such as crash closers, as they are. Raises ``EventRefused``."""
+        """Add events that exist already, such as crash closers, as they are: all of them, or none.
+
+        Raises ``EventRefused`` or what a guard raises, and then nothing has changed.
+        """
+        if not events:
+            return
+        self._admit(sum(map(_size_of, events)))
+        begin = self.next_seq
+        try:
+            for event in events:
+                self._feed(event, data_for_rules(event))
+        except EventRefused:
+            if self.next_seq != begin:
+                self.state = self._folded()
+            raise
         for event in events:
-            self._take(event, data_for_rules(event))
+            self._log.append(event)
+        for event in events:
+            self._tell(event)
 
     def mark_resumed(self) -> SessionEvent | None:
         """Append the mark that a resume leaves, ``session/end-seed``, unless the log ends in one (GENERATIONS §9).
@@ -119,6 +140,20 @@ class Session:
 
         return unsubscribe
 
+    def guard(self, guard: Guard) -> Callable[[], None]:
+        """Ask ``guard`` before anything is added, until the returned function is called.
+
+        It is asked with the size of the event, or of all events that are added together, and what it raises is what
+        ``append`` and ``extend`` raise.
+        """
+        self._guards.append(guard)
+
+        def unguard() -> None:
+            if guard in self._guards:
+                self._guards.remove(guard)
+
+        return unguard
+
     def batch(self, from_seq: int) -> EncodedBatch:
         """Return all events from ``from_seq`` on, to be written together."""
         return EncodedBatch(first_seq=from_seq, events=tuple(self.events[from_seq:]))
@@ -127,12 +162,24 @@ class Session:
         """Return the conversation as a model may receive it (FORMAT §6)."""
         return list(derive_messages((self._log[seq] for seq in self.state.surface), self.state.offloads))
 
-    def _take(self, event: SessionEvent, data: Any) -> None:
+    def _folded(self) -> LogState:
+        state = LogState(header=self.header)
+        state.feed_all(self._log.stored)
+        state.settle()
+        state.feed_all(self._log.live)
+        return state
+
+    def _admit(self, size_bytes: int) -> None:
+        for guard in self._guards:
+            guard(size_bytes)
+
+    def _feed(self, event: SessionEvent, data: Any) -> None:
         if not self.state.surface and event.surface_op is not None and event.type != "system/message":
             # A harness resumes such a log once, adds its own system message, and then refuses it for good.
             raise EventRefused(event.type, "a system/message must be the first message of a log", seq=event.seq)
         self.state.feed(event, data)
-        self._log.append(event)
+
+    def _tell(self, event: SessionEvent) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
@@ -140,48 +187,55 @@ class Session:
                 logger.exception("a listener of session %s failed at seq %d", self.id, event.seq)
 
 
+def _size_of(event: SessionEvent) -> int:
+    size = event.size_bytes
+    if size > EVENT_BYTES:
+        raise EventTooLarge(event.type, seq=event.seq, size_bytes=size, limit_bytes=EVENT_BYTES)
+    return size
+
+
 class _ChainedLog(EventLog):
     """The stored events, left where they are, and after them the live ones."""
 
     def __init__(self, stored: Sequence[SessionEvent]) -> None:
-        self._stored = stored
-        self._live: list[SessionEvent] = []
+        self.stored = stored
+        self.live: list[SessionEvent] = []
 
     @property
     def first_seq(self) -> int:
         return 0
 
     def append(self, event: SessionEvent) -> None:
-        self._live.append(event)
+        self.live.append(event)
 
     def __len__(self) -> int:
-        return len(self._stored) + len(self._live)
+        return len(self.stored) + len(self.live)
 
     @overload
     def __getitem__(self, index: int) -> SessionEvent: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
     def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
-        split = len(self._stored)
+        split = len(self.stored)
         if isinstance(index, int):
             position = index if index >= 0 else index + len(self)
             if not 0 <= position < len(self):
                 raise IndexError(index)
-            return self._stored[position] if position < split else self._live[position - split]
+            return self.stored[position] if position < split else self.live[position - split]
         start, stop, step = index.indices(len(self))
         if start >= split and stop >= split and step > 0:
-            return self._live[start - split : stop - split : step]
+            return self.live[start - split : stop - split : step]
         return [self[position] for position in range(start, stop, step)]
 
     def __iter__(self) -> Iterator[SessionEvent]:
-        yield from self._stored
-        yield from self._live
+        yield from self.stored
+        yield from self.live
 
     def of_type(self, *types: str) -> Iterator[SessionEvent]:
         """Ask the stored part first: a backend may answer without decoding every event."""
         wanted = frozenset(types)
-        if isinstance(self._stored, EventLog):
-            yield from self._stored.of_type(*types)
+        if isinstance(self.stored, EventLog):
+            yield from self.stored.of_type(*types)
         else:
-            yield from (event for event in self._stored if event.type in wanted)
-        yield from (event for event in self._live if event.type in wanted)
+            yield from (event for event in self.stored if event.type in wanted)
+        yield from (event for event in self.live if event.type in wanted)

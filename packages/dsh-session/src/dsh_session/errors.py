@@ -9,7 +9,8 @@
     ├── LogIncomplete        a question that a log without its beginning cannot answer; ``first_seq``
     ├── StreamInvalid        a stream record that is none; ``position``
     └── EventRefused         an event that would make the log unreadable; ``type``, ``seq``, ``reason``
-        └── DataNotLossless  data that would not come back as it went in; ``path``
+        ├── DataNotLossless  data that would not come back as it went in; ``path``
+        └── EventTooLarge    an event that is longer than a row of a log may be; ``size_bytes``, ``limit_bytes``
 """
 
 from __future__ import annotations
@@ -86,3 +87,13 @@ class DataNotLossless(EventRefused):
     def __init__(self, type: str, path: str, reason: str) -> None:
         super().__init__(type, f"data at {path} {reason}")
         self.path = path
+
+
+class EventTooLarge(EventRefused):
+    """An event that no store would write, and that would keep all later ones from being written."""
+
+    def __init__(self, type: str, *, seq: int, size_bytes: int, limit_bytes: int) -> None:
+        reason = f"it takes {size_bytes} bytes of {limit_bytes}; keep large content in a file and log where it lies"
+        super().__init__(type, reason, seq=seq)
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes

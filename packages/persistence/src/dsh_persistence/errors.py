@@ -12,11 +12,12 @@
     ├── StoreUnusable       the store's own place cannot be used; ``path``
     ├── SessionIdTooLong    an id that no folder can have; ``size_bytes``, ``limit_bytes``
     ├── SessionIdCollision  an id that the file system takes for another one; ``path``
-    ├── SeqConflict         a batch that does not continue the log; ``expected``, ``found``
+    ├── SeqConflict         events that do not continue the log; ``expected``, ``found``
     ├── ForeignChange       the log changed under its writer; ``path``
     ├── OutcomeUnknown      whether the batch is durable cannot be told; ``resend`` settles it
     ├── LiveTurnOpen        the session is live and inside a turn
     ├── WriteFailed         events could not be written; they are kept and tried again
+    ├── QueueFull           too much waits to be written; ``queued_bytes``, ``limit_bytes``, ``last_error``
     └── PersistenceClosed   the service has been closed
 """
 
@@ -38,12 +39,15 @@ class SessionNotFound(PersistenceError):
 class SessionAlreadyStored(PersistenceError):
     """A log of that id exists, possibly under another working directory; ids are unique in a store."""
 
-    def __init__(self, session_id: str, where: str) -> None:
+    def __init__(self, session_id: str, where: str, *, difference: str | None = None) -> None:
+        told = "" if difference is None else f", and {difference}"
         super().__init__(
-            f"session {session_id!r} already has a log at {where}; resume it, or create one with another id"
+            f"session {session_id!r} already has a log at {where}{told}; resume it, or create one with another id"
         )
         self.session_id = session_id
         self.where = where
+        self.difference = difference
+        """Why a live session of that id cannot go on with the log; None when nobody compared them."""
 
 
 class SessionBusy(PersistenceError):
@@ -129,10 +133,10 @@ class SessionIdCollision(PersistenceError):
 
 
 class SeqConflict(PersistenceError):
-    """A batch whose first seq is not the one the log waits for; nothing was written."""
+    """Events that are not the ones the log waits for; nothing was written."""
 
     def __init__(self, session_id: str, *, expected: int, found: int) -> None:
-        super().__init__(f"session {session_id!r}: the log goes on with seq {expected}, the batch begins with {found}")
+        super().__init__(f"session {session_id!r}: the log waits for seq {expected}, and was given {found}")
         self.session_id = session_id
         self.expected = expected
         self.found = found
@@ -170,6 +174,25 @@ class WriteFailed(PersistenceError):
         super().__init__(f"session {session_id!r}: {queued} event(s) are not durable and are kept: {reason}")
         self.session_id = session_id
         self.queued = queued
+
+
+class QueueFull(PersistenceError):
+    """An event that was not taken, because too much waits to be written; the session is as it was."""
+
+    def __init__(
+        self, session_id: str, *, queued_bytes: int, limit_bytes: int, last_error: BaseException | None
+    ) -> None:
+        why = "" if last_error is None else f" (the last write failed: {last_error})"
+        super().__init__(
+            f"session {session_id!r}: no event was added, {queued_bytes} bytes wait to be written and the limit is"
+            f" {limit_bytes}{why}; await flush, or room, and append again"
+        )
+        self.session_id = session_id
+        self.queued_bytes = queued_bytes
+        """What waits over all sessions of the service."""
+        self.limit_bytes = limit_bytes
+        self.last_error = last_error
+        """Why the session's last write failed; None when it did not."""
 
 
 class PersistenceClosed(PersistenceError):

@@ -1,0 +1,128 @@
+"""The threads in which logs are written; a write that has ended wakes the event loop once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+
+from dsh_session import EncodedBatch
+
+from ._seam import GroupCommit, LogWriter
+
+SYNC_THREADS = 4
+"""Syncs of several sessions overlap in this many threads; one session's never do."""
+
+
+class Job:
+    """Work for a thread, and whom to tell on the loop: ``done`` gets the error, None after success."""
+
+    __slots__ = ("append", "done", "error", "work")
+
+    def __init__(
+        self,
+        work: Callable[[], object],
+        done: Callable[[BaseException | None], None],
+        *,
+        append: tuple[LogWriter, EncodedBatch] | None = None,
+    ) -> None:
+        """``append`` says that ``work`` is this append, which may then be made together with others."""
+        self.work = work
+        self.done = done
+        self.append = append
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Do the work. In a thread."""
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001  # handed to the one whom it concerns
+            self.error = error
+
+
+class WriterThreads:
+    """A few threads that take jobs in the order they were submitted. Used on one event loop.
+
+    An executor's futures and callbacks would cost about as much as the hop between the threads itself.
+    """
+
+    def __init__(self, count: int = SYNC_THREADS) -> None:
+        self._count = count
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._under_way = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def submit(self, job: Job) -> None:
+        """Hand a job over; it is done even when the loop ends before it."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._under_way += 1
+        if len(self._threads) < min(self._under_way, self._count):
+            # A daemon, so that a process whose service was never closed can end; what that cuts was not acknowledged.
+            name = f"dsh-persistence-write-{len(self._threads)}"
+            thread = threading.Thread(target=self._serve, args=(self._jobs, self._loop), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put(job)
+
+    def stop(self) -> None:
+        """End the threads once everything submitted is done, and wait for that. Blocks."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self, jobs: SimpleQueue[Job | None], loop: asyncio.AbstractEventLoop) -> None:
+        while (job := jobs.get()) is not None:
+            job.run()
+            self._tell(loop, (job,))
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, jobs: Sequence[Job]) -> None:
+        with contextlib.suppress(RuntimeError):  # a loop that has ended has nobody who waits
+            loop.call_soon_threadsafe(self._done, jobs)
+
+    def _done(self, jobs: Sequence[Job]) -> None:
+        self._under_way -= len(jobs)
+        for job in jobs:
+            job.done(job.error)
+
+
+class GroupCommitThread(WriterThreads):
+    """One thread that makes all appends which wait for it in one call of the store; those that arrive meanwhile follow.
+
+    Whatever else was submitted is done after them, in order, so a writer is never closed before its append.
+    """
+
+    def __init__(self, store: GroupCommit) -> None:
+        super().__init__(count=1)
+        self._store = store
+
+    def _serve(self, jobs: SimpleQueue[Job | None], loop: asyncio.AbstractEventLoop) -> None:
+        stopping = False
+        while not stopping:
+            waiting = [jobs.get()]
+            with contextlib.suppress(Empty):
+                while True:
+                    waiting.append(jobs.get_nowait())
+            stopping = None in waiting
+            group = [job for job in waiting if job is not None]
+            self._append([job for job in group if job.append is not None])
+            for job in group:
+                if job.append is None:
+                    job.run()
+            if group:
+                self._tell(loop, group)
+
+    def _append(self, group: Sequence[Job]) -> None:
+        if len(group) == 1:
+            group[0].run()
+        elif group:
+            try:
+                answers = self._store.append_group([job.append for job in group if job.append is not None])
+            except Exception as error:  # noqa: BLE001  # handed to everybody in the group
+                answers = [error] * len(group)
+            for job, answer in zip(group, answers, strict=True):
+                job.error = answer if isinstance(answer, Exception) else None
