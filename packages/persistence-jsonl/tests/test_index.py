@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh_persistence import StoredPrefix
-from dsh_persistence_jsonl import JsonlLogStore, _store
+from dsh_persistence_jsonl import JsonlLogStore, _index, _store
 from dsh_persistence_jsonl._frames import walk_frames
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader, SessionMeta, Sessions
 
@@ -54,6 +54,25 @@ def made_scan(frames: bytes, seq: int) -> int:
     text = zstandard.ZstdDecompressor().stream_reader(frames, read_across_frames=True).read()
     assert f'"seq":{seq},' in text.decode().partition("\n")[0]
     return text.count(b"\n")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _short_logs_have_one_too() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_index, "_WORTH_STRETCHES", 1)
+        yield
+
+
+def test_a_short_log_needs_none(store: JsonlLogStore, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most sessions are short: their folders hold no index until the log has so many stretches."""
+    monkeypatch.setattr(_index, "_WORTH_STRETCHES", 4)
+    log = Path(store.locate(made.session_header()).path)
+    for expected in (False, True, True):
+        with store.open("s") if log.exists() else store.create(made.session_header()) as writer:
+            writer.append(made.batch(writer.next_seq, 3))
+            writer.append(made.batch(writer.next_seq, 900))  # more than a run of lines, so that both have stretches
+        assert index_of(log).exists() is expected or store.encoding == "raw"
+    require_true(log, store)
 
 
 @pytest.fixture

@@ -84,12 +84,12 @@ class Once:
 
 
 def test_what_lies_there(store: JsonlLogStore, writer: JsonlLogWriter, log: Path, made: Any, encoding: str) -> None:
-    """FORMAT §2.7: a header frame or line of its own, then one frame a batch; lock, mark and index lie beside it."""
+    """FORMAT §2.7: a header frame or line of its own, then one frame a batch; lock and mark lie beside it."""
     writer.append(made.batch(3))
     writer.checkpoint()
     pieces = [made.header, made.lines(0, 3), made.line(3)]
     assert log.read_bytes() == b"".join(map(made.frame, pieces) if encoding == "zstd" else pieces)
-    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.idx", f"{log.name}.mark"])
+    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.mark"])
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o022])
@@ -109,7 +109,7 @@ def test_modes(root: Path, made: Any, umask: int) -> None:
     found = {path.relative_to(root): path.stat().st_mode & 0o7777 for path in [root, *root.rglob("*")]}
     assert {mode for path, mode in found.items() if (root / path).is_dir()} == {0o700}
     files = {path.name.partition(".torn-")[0] for path in found if (root / path).is_file()}
-    assert files == {"session.lock", *(f"session.v4.jsonl.zstd{end}" for end in ("", ".idx", ".mark"))}
+    assert files == {"session.lock", *(f"session.v4.jsonl.zstd{end}" for end in ("", ".mark"))}
     assert {mode for path, mode in found.items() if (root / path).is_file()} == {0o600}
 
 
@@ -391,7 +391,7 @@ def test_a_failed_publication_is_tried_again(
         writer.append(made.batch(2))
         writer.checkpoint()
     assert seqs(store) == [0, 1, 2]
-    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.idx", f"{log.name}.mark"])
+    assert names(log.parent) == sorted(["session.lock", log.name, f"{log.name}.mark"])
 
 
 def test_every_folder_is_synced(store: JsonlLogStore, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 from ._disk import open_regular
 
@@ -19,6 +19,8 @@ _RECORD = struct.Struct("<QQ")
 """The seq of a stretch's first event, and the offset in the log where the stretch begins."""
 _PENDING = 64
 """So many stretches are recorded at once: an append each would also make the log's own sync commit this file."""
+_WORTH_STRETCHES = 64
+"""A log of fewer needs no index; most sessions are short, and a file less in each folder makes them quicker to list."""
 
 
 def index_path(log: str) -> str:
@@ -45,6 +47,10 @@ class IndexReader(Sequence[int]):
         position = bisect_right(self, seq) - 1
         return None if position < 0 else self._record(position)
 
+    def records(self) -> Iterator[tuple[int, int]]:
+        """Yield the (first seq, offset) of every stretch the index has."""
+        return map(self._record, range(self._count))
+
     def __len__(self) -> int:
         return self._count
 
@@ -61,7 +67,7 @@ class IndexReader(Sequence[int]):
 class IndexWriter:
     """Keeps a log's index in step with its writer. Nothing that goes wrong here matters to anybody."""
 
-    def __init__(self, log: str, known: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, log: str, known: Sequence[tuple[int, int]]) -> None:
         """``known`` are the (first seq, offset) of every stretch that the log has; the file is made to say so."""
         self._path = index_path(log)
         self._known = known
@@ -77,12 +83,13 @@ class IndexWriter:
 
     def flush(self) -> None:
         """Bring the file up to date. A reader finds what an index does not have yet in the log itself."""
+        if not self._pending or (self._fd is None and not self._is_worth_it()):
+            return
         pending, self._pending = self._pending, []
         with contextlib.suppress(OSError):
-            if pending and self._fd is None:
-                self._open()
-            if pending and self._fd is not None:
-                self._size += os.pwrite(self._fd, b"".join(pending), self._size)
+            if self._fd is None:
+                self._fd = self._open()
+            self._size += os.pwrite(self._fd, b"".join(pending), self._size)
 
     def close(self) -> None:
         """Bring the file up to date and release it."""
@@ -92,12 +99,15 @@ class IndexWriter:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
-    def _open(self) -> None:
+    def _is_worth_it(self) -> bool:
+        return len(self._known) + len(self._pending) >= _WORTH_STRETCHES or os.path.lexists(self._path)
+
+    def _open(self) -> int:
         content = _MAGIC + b"".join(_RECORD.pack(*record) for record in self._known)
         self._known = ()
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(self._path, flags, 0o600)
-        if os.pread(self._fd, len(content) + 1, 0) != content:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, content, 0)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if os.pread(fd, len(content) + 1, 0) != content:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, content, 0)
         self._size = len(content)
+        return fd

@@ -73,6 +73,7 @@ class JsonlLogWriter:
         self._store = store
         self._header = header
         self._path = path
+        self._folder = path.parent
         self._encoder = FrameEncoder() if encoding == "zstd" else None
         self._encoding: Encoding = encoding
         self._lease = None if found is None else found.lease
@@ -113,7 +114,7 @@ class JsonlLogWriter:
         self._require_open()
         place = SessionLocation(kind="jsonl", path=str(self._path))
         rest = unwritten(self._header.id, batch, self._store.read(place, from_seq=batch.first_seq))
-        with usable(self._path.parent):
+        with usable(self._folder):
             self._trusted_descriptor()
         if rest.events:
             self._append(rest)
@@ -126,7 +127,7 @@ class JsonlLogWriter:
         self._require_open()
         torn, salvaged = self.stored.torn, self.stored.salvaged
         if not self._cut:
-            with usable(self._path.parent):
+            with usable(self._folder):
                 self._saved_as = self._save_tail(torn.offset) or self._saved_as
                 self._trusted_descriptor()
             self._cut = True
@@ -170,7 +171,7 @@ class JsonlLogWriter:
         rows = [self._row(encode_row(event), event.seq) for event in batch.events]
         frames = [self._frame(text) for text in _in_frames(rows)]
         begin = self._end
-        with usable(self._path.parent):
+        with usable(self._folder):
             if frames and self._status is None:
                 begin = self._publish(frames)
             elif frames:
@@ -200,7 +201,7 @@ class JsonlLogWriter:
             os.link(staged, self._path)  # fails where the name exists: two creators cannot replace each other
             self._linked = True
             staged.unlink()
-            sync_folder(self._path.parent)
+            sync_folder(self._folder)
             # Only now, so that no crash leaves a mark without its log for somebody else's log to be judged by.
             digest = hashlib.blake2b(content, digest_size=DIGEST_BYTES)
             self._mark.establish(Mark(len(content), digest.digest()))
@@ -223,14 +224,14 @@ class JsonlLogWriter:
         self._mark.discard()
         if self._linked:
             self._path.unlink(missing_ok=True)
-            sync_folder(self._path.parent)
+            sync_folder(self._folder)
             self._linked = False
 
     def _claim_new(self) -> None:
         if self._checked_new:
             return
         self._store.check_new(self._header, self._encoding)
-        folder = self._path.parent
+        folder = self._folder
         make_folders(folder, root=self._store.root)
         if folder.name not in os.listdir(folder.parent):  # noqa: PTH208  # names, and a Path for each is no use
             raise SessionIdCollision(self._header.id, str(folder))
@@ -294,7 +295,7 @@ class JsonlLogWriter:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.ftruncate(fd, self._end)
         sync_file(fd)
-        sync_folder(self._path.parent)
+        sync_folder(self._folder)
         if not self._marked:
             self._digest = digest_of(fd, self._end)
             self._mark.establish(Mark(self._end, self._digest.digest()))
