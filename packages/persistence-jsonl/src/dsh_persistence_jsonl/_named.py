@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, SessionLocation, SessionNotFound
 from dsh_session import generations
 
 from ._layout import LogFile, folders_of, logs_in
+
+_ESCAPE = re.compile(r"~([0-9A-F]{4})")
+
+
+def id_of(folder: str) -> str:
+    """Return the session id that a session's folder is named after."""
+    units = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), Path(folder).name)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def log_of(root: Path, ref: str | SessionLocation) -> LogFile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,18 +15,17 @@ from dsh_session import EncodedBatch, EventRefused, SessionEvent, SessionHeader
 from ._branches import Branch, Branches, of_branch
 from ._layout import LogFile, project_segment
 from ._mark import read_mark
-from ._named import log_of, require_current
+from ._named import id_of, log_of, require_current
 from ._numbering import Invalid, Numbered, Part, numbered
 from ._read import opened
 from ._rebuild import Kept, Lost, Rebuild
 from ._scan import parse_header
 from ._store import JsonlLogStore
-from ._survey import Hole, Line, Survey
+from ._survey import Hole, Survey, rows_of
 
 _BATCH_BYTES = 1 << 20
 """About how much goes into one frame of the new log."""
 _BATCH_EVENTS = 1_000
-_ESCAPE = re.compile(r"~([0-9A-F]{4})")
 
 
 class SessionForked(SessionCorrupt):
@@ -80,7 +78,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
     branches: tuple[Branch, ...]
 
     def parts(self) -> Iterator[Part]:
-        return numbered(_rows(Survey(self.file, self.fd, self.size_bytes, marked=self.marked)))
+        return numbered(rows_of(Survey(self.file, self.fd, self.size_bytes, marked=self.marked)))
 
 
 def salvage(
@@ -136,7 +134,7 @@ def _survey(file: LogFile, fd: int, size_bytes: int, cwd: str | None) -> _Source
     marked = read_mark(file.path) is not None
     first = next(iter(Survey(file, fd, size_bytes, marked=marked)), None)
     branches, seeded = Branches(), False
-    for part in numbered(_rows(Survey(file, fd, size_bytes, marked=marked))):
+    for part in numbered(rows_of(Survey(file, fd, size_bytes, marked=marked))):
         if isinstance(part, Numbered):
             branches.add(part)
             seeded = seeded or (part.row.type == "session/end-seed" and b'"inherited":true' in part.line.text)
@@ -166,19 +164,7 @@ def _header_made(
         wrong = "" if cwd is None else f", and no session of {cwd} lies there"
         reason = f"its header is lost ({damage.reason}){wrong}; give the working directory that it named"
         raise SessionCorrupt(file.path, reason, offset=0, line=1)
-    session_id = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), folder.name)
-    return SessionHeader(id=session_id, created_at=max(0, created_at), cwd=cwd, is_seeded=seeded)
-
-
-def _rows(survey: Survey) -> Iterator[Line | Hole]:
-    """Yield what follows the header line, or the place where it should be."""
-    parts = iter(survey)
-    first = next(parts, None)
-    if isinstance(first, Line) and first.text.startswith(b'{"type":"session"'):
-        yield from parts
-    elif first is not None:
-        yield first
-        yield from parts
+    return SessionHeader(id=id_of(file.folder), created_at=max(0, created_at), cwd=cwd, is_seeded=seeded)
 
 
 def _choose(file: LogFile, branches: Sequence[Branch], branch: int | None) -> int:

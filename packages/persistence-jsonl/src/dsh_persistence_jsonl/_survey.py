@@ -56,7 +56,7 @@ class Hole(NamedTuple):
 
 
 class Survey:
-    """Iterates over the whole of an open log as it was when it was opened, holding one frame or one line."""
+    """Iterates over the whole of an open log, as it was then, holding one frame or one line; once at a time."""
 
     def __init__(self, file: LogFile, fd: int, size_bytes: int, *, marked: bool) -> None:
         """``marked`` says that the log has a mark; then a cut frame counts only where just its checksum lacks."""
@@ -66,10 +66,11 @@ class Survey:
         self._marked = marked
         self._decoder = Decoder(file)
         self._protected: bool | None = None
-        self._frame: int | None = 0 if file.encoding == "zstd" else None
-        self._number: int | None = 1
+        self._frame: int | None = None
+        self._number: int | None = None
 
     def __iter__(self) -> Iterator[Line | Hole]:
+        self._frame, self._number = 0, 1
         return self._by_frames() if self._file.encoding == "zstd" else self._by_lines()
 
     def _by_lines(self) -> Iterator[Line | Hole]:
@@ -198,3 +199,14 @@ class Survey:
 
     def _at(self, offset: int, size: int) -> bytes:
         return os.pread(self._fd, max(0, min(size, self._size - offset)), offset)
+
+
+def rows_of(survey: Survey) -> Iterator[Line | Hole]:
+    """Yield what follows the header line, or the place where it should be."""
+    parts = iter(survey)
+    first = next(parts, None)
+    if isinstance(first, Line) and first.text.startswith(b'{"type":"session"'):
+        yield from parts
+    elif first is not None:
+        yield first
+        yield from parts
