@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._examine import examine
     from ._findings import RULES, Finding, Severity
     from ._numbering import Invalid
+    from ._plan import planned_repair
     from ._rebuild import Kept, Lost
     from ._salvage import SalvageReport, SessionForked, salvage
     from ._survey import Hole
@@ -34,6 +35,7 @@ __all__ = [
     "SessionForked",
     "Severity",
     "examine",
+    "planned_repair",
     "salvage",
 ]
 
@@ -50,6 +52,7 @@ _ON_DEMAND = {
     "SessionForked": "_salvage",
     "Severity": "_findings",
     "examine": "_examine",
+    "planned_repair": "_plan",
     "salvage": "_salvage",
 }
 

@@ -21,7 +21,7 @@ from dsh_session import EventRefused, SessionEvent, generations
 from ._autopsy import autopsy
 from ._findings import Finding, found
 from ._index import IndexReader, index_path
-from ._layout import LOCK_NAME, LogFile, folders_of, logs_in, project_segment, session_segment
+from ._layout import LOCK_NAME, SUFFIXES, LogFile, folders_of, logs_in, project_segment, session_segment
 from ._lease import holder_of
 from ._mark import digest_of, mark_path, read_mark
 from ._named import id_of
@@ -65,7 +65,7 @@ def _place_of(store: JsonlLogStore, ref: str | SessionLocation) -> tuple[str, st
         return folders[0], ""
     path = Path(ref.path)
     # An entry of a listing may name a folder that could not be read.
-    is_folder = path.is_dir() and not path.name.startswith("session.")
+    is_folder = path.is_dir() and not path.name.endswith(tuple(SUFFIXES.values()))
     return str(path if is_folder else path.parent), ref.path
 
 

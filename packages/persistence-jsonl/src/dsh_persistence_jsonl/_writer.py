@@ -327,15 +327,20 @@ class JsonlLogWriter:
     def _save_tail(self, offset: int) -> str | None:
         """Keep the bytes that are about to be cut, unless they are only zeros."""
         tail = self._path.read_bytes()[offset:]
-        if not tail.strip(b"\0"):
+        saved = saved_tail(self._path, offset, tail)
+        if saved is None:
             return None
-        digest = hashlib.sha256(tail).hexdigest()[:12]
-        saved = self._path.with_name(f"{self._path.name}.torn-{offset}-{digest}")
         if not saved.exists() or saved.read_bytes() != tail:  # an earlier run may have died while saving
             saved.unlink(missing_ok=True)
             write_new(saved, tail)
         sync_folder(saved.parent)
         return str(saved)
+
+
+def saved_tail(log: Path, offset: int, tail: bytes) -> Path | None:
+    """Return where a torn tail is kept; None for one that is only zeros."""
+    digest = hashlib.sha256(tail).hexdigest()[:12]
+    return log.with_name(f"{log.name}.torn-{offset}-{digest}") if tail.strip(b"\0") else None
 
 
 def lower_mark(log: LogFile) -> tuple[int, int]:
