@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import zstandard
 
-from . import appending, listing, logs, memory, reading, starting
+from . import appending, listing, logs, memory, reading, starting, throughput
 from .contest import Arena, Figure, say
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITES = ("read", "memory", "suffix", "list", "import", "append")
+SUITES = ("read", "memory", "suffix", "list", "import", "append", "grown", "events")
 
 
 def main() -> int:
@@ -37,6 +37,8 @@ def main() -> int:
         "list": lambda: listing.sessions(arena, made),
         "import": lambda: starting.imports(arena),
         "append": lambda: appending.durable(arena, folder),
+        "grown": lambda: appending.grown(arena, made),
+        "events": lambda: throughput.durable(arena, folder),
     }
     figures = [figure for name in arguments.suites or SUITES for figure in suites[name]()]
     say("done\n" if sys.stderr.isatty() else "done")

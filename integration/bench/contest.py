@@ -21,7 +21,7 @@ class Figure:
 
     what: str
     value: float
-    unit: Literal["x", "s", "ms", "µs", "MiB"]
+    unit: Literal["x", "s", "ms", "µs", "MiB", ""]
     against: str = ""
     """What the value is relative to, or how it was taken."""
     least: float | None = None
