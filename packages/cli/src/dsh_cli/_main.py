@@ -137,6 +137,63 @@ def _check_selector(selector: str, root: str | None) -> None:
 
 
 @main.command()
+@click.argument("selector", metavar="[SEL]", required=False)
+@click.option("--all", "every", is_flag=True, help="Every session of the root.")
+@_root
+@click.option("--deep", is_flag=True, help="Read every row and check what they mean, too.")
+@_json
+def doctor(selector: str | None, *, every: bool, root: str | None, deep: bool, as_json: bool) -> None:
+    """Say what is wrong with a session, or with all of them, and what helps; nothing is changed."""
+    if every == (selector is not None):
+        raise click.UsageError("Name a session, or give --all for every one.")
+    from ._doctor import examine_all, examine_session  # noqa: PLC0415  # commands load what they need
+
+    if selector is None:
+        sys.exit(examine_all(root, deep=deep, as_json=as_json))
+    _check_selector(selector, root)
+    sys.exit(examine_session(selector, root, deep=deep, as_json=as_json))
+
+
+@main.command()
+@_selector
+@_root
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--apply", is_flag=True, help="Do it.")
+@click.option("--accept-shorter", is_flag=True, help="Take a log for whole that is shorter than what was acknowledged.")
+def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accept_shorter: bool) -> None:
+    """Do what a resume would do to make a session whole: cut a torn tail, close an interrupted turn.
+
+    What is cut is kept beside the log. A damaged log is left alone; salvage is for that.
+    """
+    if dry_run == apply:
+        raise click.UsageError("Give either --dry-run, to see what would be done, or --apply, to do it.")
+    _check_selector(selector, root)
+    from ._repair import repair_session  # noqa: PLC0415  # commands load what they need
+
+    sys.exit(repair_session(selector, root, apply=apply, accept_shorter=accept_shorter))
+
+
+@main.command()
+@_selector
+@_root
+@click.option("-o", "--output", metavar="NEWROOT", required=True, type=click.Path(), help="Root of the new session.")
+@click.option("--branch", type=click.IntRange(min=1), metavar="N", help="Which branch of a forked log.")
+@click.option("--cwd", metavar="DIR", help="The session's working directory, where its header is lost.")
+@_json
+def salvage(
+    selector: str, *, root: str | None, output: str, branch: int | None, cwd: str | None, as_json: bool
+) -> None:
+    """Write what is intact of a session to another root, and say what was kept and lost.
+
+    The session keeps its id and its events their numbers; the damaged log is not touched.
+    """
+    _check_selector(selector, root)
+    from ._salvage import salvage_session  # noqa: PLC0415  # commands load what they need
+
+    sys.exit(salvage_session(selector, root, output=output, branch=branch, cwd=cwd, as_json=as_json))
+
+
+@main.command()
 @click.option("--home", type=click.Path(), help="Harness home; by default, a new private folder in the temp directory.")
 @_root
 @click.option("--window-ms", type=click.FloatRange(min=0), default=600_000, show_default=True)

@@ -45,8 +45,8 @@ class Selected:
         return stored
 
 
-def select(selector: str, root: str | None) -> Selected:
-    """Return the session that ``selector`` means.
+def select(selector: str, root: str | None, *, damaged: bool = False) -> Selected:
+    """Return the session that ``selector`` means; with ``damaged`` also one that cannot be read.
 
     One that ends in ``.jsonl`` or ``.jsonl.zstd`` or holds a ``/`` is a path when something lies there; any other is
     looked for below the root. Raises ``SelectorFails``, ``SessionNotFound``, or why the session cannot be read.
@@ -57,7 +57,7 @@ def select(selector: str, root: str | None) -> Selected:
     if selector == LATEST:
         return Selected(store=store, location=_latest(store).location)
     try:
-        return Selected(store=store, location=_by_id(store, selector).location)
+        return Selected(store=store, location=_by_id(store, selector, damaged=damaged).location)
     except SessionNotFound:
         if not _looks_like_path(selector):
             raise
@@ -93,7 +93,7 @@ def _at_path(path: Path) -> Selected:
     )
 
 
-def _by_id(store: JsonlLogStore, prefix: str) -> ListedSession:
+def _by_id(store: JsonlLogStore, prefix: str, *, damaged: bool) -> ListedSession:
     """Return the session whose id is ``prefix`` or, when it is the only one, begins with it."""
     found = [entry for entry in store.list() if _fits(session_id_of(entry), prefix)]
     candidates = [entry for entry in found if session_id_of(entry) == prefix] or found
@@ -103,7 +103,7 @@ def _by_id(store: JsonlLogStore, prefix: str) -> ListedSession:
         ids = _some(session_id_of(entry) for entry in candidates)
         msg = f"{prefix!r} fits {len(candidates)} sessions ({ids}); type more of the id, or name the log by its path"
         raise SelectorFails(msg)
-    if candidates[0].problem is not None:
+    if candidates[0].problem is not None and not damaged:
         raise candidates[0].problem
     return candidates[0]
 

@@ -47,7 +47,7 @@ def _header(file: LogFile, survey: Survey) -> Iterator[Finding]:
             reason = f"its header is of v{other.version}, its name of v{file.generation}"
             yield found("header-invalid", file.path, reason, offset=0, frame=first.frame, line=1)
     elif first is None:
-        yield found("header-missing", file.path, "the log is empty", offset=0, line=1)
+        yield found("log-empty", file.path, "the log has no byte", offset=0, line=1)
     elif first.offset == 0 and first.number == 1:
         yield found(
             "header-missing", file.path, f"no whole header: {first.reason}", offset=0, frame=first.frame, line=1
@@ -116,7 +116,7 @@ class _Faults:
         elif part.torn and (self._mark is not None or part.reason.startswith("the file ends")):
             rule, reason = "torn-tail", f"the last {part.size_bytes} bytes are torn and were never acknowledged"
         else:
-            reason += f" ({part.size_bytes} bytes)"
+            reason += f"; {part.size_bytes} bytes are lost"
         return found(rule, path, reason, offset=part.offset, frame=part.frame, line=part.number, seq=seq)
 
 

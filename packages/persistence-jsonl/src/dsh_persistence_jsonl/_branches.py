@@ -9,7 +9,7 @@ import msgspec
 from ._numbering import Numbered, Part, Turn
 
 
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
+class Branch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One way through a log: what a branch shares with the one before it, and then what is its own."""
 
     number: int

@@ -199,8 +199,9 @@ def _deep(file: LogFile, scan: Scan, stored: StoredPrefix) -> Iterator[Finding]:
             yield found("rules", file.path, refused.reason)
             return
         frame, offset = _place_in(file, scan, refused.seq)
-        reason = f"{refused.type}: {refused.reason}"
-        yield found("rules", file.path, reason, offset=offset, frame=frame, line=refused.seq + 2, seq=refused.seq)
+        unknown = refused.type not in generations.KNOWN_TYPES
+        rule, reason = "event-unknown" if unknown else "rules", f"{refused.type}: {refused.reason}"
+        yield found(rule, file.path, reason, offset=offset, frame=frame, line=refused.seq + 2, seq=refused.seq)
 
 
 def _place_in(file: LogFile, scan: Scan, seq: int) -> tuple[int | None, int | None]:

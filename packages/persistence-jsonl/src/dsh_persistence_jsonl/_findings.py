@@ -22,6 +22,7 @@ RULES: dict[str, _Rule] = {
     "duplicate-id": _Rule("damage", "move one of the two folders elsewhere"),
     "wrong-place": _Rule("damage", "move the folder back to where its header says"),
     # What it holds
+    "log-empty": _Rule("damage", "delete its folder; nothing is in it"),
     "header-missing": _Rule("damage", "salvage"),
     "header-invalid": _Rule("damage", "salvage"),
     "frame-damaged": _Rule("damage", "salvage"),
@@ -35,6 +36,7 @@ RULES: dict[str, _Rule] = {
     "bytes-changed": _Rule("damage", "salvage"),
     # What is no damage
     "other-generation": _Rule("notice", "open it with the harness that wrote it"),
+    "event-unknown": _Rule("notice", "upgrade dsh-py, or open it with the harness that wrote it"),
     "torn-tail": _Rule("notice", "repair"),
     "open-turn": _Rule("notice", "repair"),
     "in-flight": _Rule("notice", ""),

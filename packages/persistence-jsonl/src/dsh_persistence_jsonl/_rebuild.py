@@ -34,7 +34,7 @@ _WAITING = 1_000
 _NOTHING = "nothing was written for it"
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Kept(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A row of the source that is in the new log otherwise than it was."""
 
     seq: int
@@ -45,7 +45,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
+class Lost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A run of seqs whose events are gone."""
 
     first_seq: int

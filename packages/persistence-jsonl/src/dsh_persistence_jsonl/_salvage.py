@@ -13,11 +13,11 @@ from dsh_persistence import LogWriter, SessionCorrupt, SessionLocation, StoreUnu
 from dsh_session import EncodedBatch, EventRefused, SessionEvent, SessionHeader
 
 from ._branches import Branch, Branches, of_branch
+from ._disk import open_regular
 from ._layout import LogFile, project_segment
 from ._mark import read_mark
 from ._named import id_of, log_of, require_current
 from ._numbering import Invalid, Numbered, Part, numbered
-from ._read import opened
 from ._rebuild import Kept, Lost, Rebuild
 from ._scan import parse_header
 from ._store import JsonlLogStore
@@ -36,7 +36,7 @@ class SessionForked(SessionCorrupt):
         self.branches = tuple(branches)
 
 
-class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
+class SalvageReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a salvage found and what it made of that."""
 
     session_id: str
@@ -100,27 +100,36 @@ def salvage(
     file = log_of(store.root, ref)
     require_current(file)
     _require_elsewhere(store, file, into)
-    with opened(file) as (fd, status):
-        source = _survey(file, fd, status.st_size, cwd)
-        taken = _choose(file, source.branches, branch)
-        header, rebuild = _settled(source, taken)
-        written = _write(source, taken, header, rebuild.forced, into)
-        return SalvageReport(
-            session_id=header.id,
-            source=file.path,
-            written=written,
-            branches=source.branches,
-            branch=taken,
-            events=rebuild.state.next_seq,
-            kept=rebuild.kept,
-            renumbered=tuple(rebuild.renumbered),
-            unproven=rebuild.unproven,
-            wrapped=tuple(rebuild.wrapped),
-            lost=tuple(rebuild.lost),
-            bridged=tuple(rebuild.bridged),
-            damage=tuple(part for part in source.parts() if not isinstance(part, Numbered)),
-            header_made=source.header_made or header != source.header,
-        )
+    try:
+        fd, status = open_regular(file.path)
+    except OSError as error:
+        raise SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}") from error
+    try:
+        return _salvaged(_survey(file, fd, status.st_size, cwd), into, branch)
+    finally:
+        os.close(fd)
+
+
+def _salvaged(source: _Source, into: JsonlLogStore, branch: int | None) -> SalvageReport:
+    taken = _choose(source.file, source.branches, branch)
+    header, rebuild = _settled(source, taken)
+    written = _write(source, taken, header, rebuild.forced, into)
+    return SalvageReport(
+        session_id=header.id,
+        source=source.file.path,
+        written=written,
+        branches=source.branches,
+        branch=taken,
+        events=rebuild.state.next_seq,
+        kept=rebuild.kept,
+        renumbered=tuple(rebuild.renumbered),
+        unproven=rebuild.unproven,
+        wrapped=tuple(rebuild.wrapped),
+        lost=tuple(rebuild.lost),
+        bridged=tuple(rebuild.bridged),
+        damage=tuple(part for part in source.parts() if not isinstance(part, Numbered)),
+        header_made=source.header_made or header != source.header,
+    )
 
 
 def _require_elsewhere(store: JsonlLogStore, file: LogFile, into: JsonlLogStore) -> None:
@@ -162,7 +171,7 @@ def _header_made(
     folder = Path(file.folder)
     if project_segment(cwd) != folder.parent.name:
         wrong = "" if cwd is None else f", and no session of {cwd} lies there"
-        reason = f"its header is lost ({damage.reason}){wrong}; give the working directory that it named"
+        reason = f"its header is lost ({damage.reason}){wrong}; give its working directory (cwd)"
         raise SessionCorrupt(file.path, reason, offset=0, line=1)
     return SessionHeader(id=id_of(file.folder), created_at=max(0, created_at), cwd=cwd, is_seeded=seeded)
 
