@@ -1,0 +1,57 @@
+"""How much is tried: the quick set belongs to every run of the tests, the full set to `nox -s crash`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The sizes of one set."""
+
+    states: tuple[str, ...]
+    """What the workload whose every state is replayed is asked for."""
+    small: tuple[str, ...]
+    """The same where it is run many times over."""
+    sync_step: int
+    """Every which sync is made to fail."""
+    nested: int
+    """In how many states recovery itself is crashed."""
+    faults: int | None
+    """How many faults are drawn of all that there are; None for all."""
+    kills: int
+    """Rounds of SIGKILL on one folder."""
+    power_cuts: int
+    open_step: int
+    """Every how many flips the log is opened for writing as well."""
+    contenders: int
+    """Processes that contend for one session, eight at a time."""
+
+
+FULL = os.environ.get("DSH_CRASH") == "full"
+SCALE = (
+    Scale(
+        states=("--sessions=2", "--batches=6"),
+        small=("--sessions=1", "--batches=4"),
+        sync_step=1,
+        nested=40,
+        faults=None,
+        kills=150,
+        power_cuts=40,
+        open_step=1,
+        contenders=400,
+    )
+    if FULL
+    else Scale(
+        states=("--sessions=1", "--batches=4"),
+        small=("--sessions=1", "--batches=2"),
+        sync_step=3,
+        nested=3,
+        faults=40,
+        kills=15,
+        power_cuts=0,
+        open_step=16,
+        contenders=40,
+    )
+)

@@ -1,0 +1,107 @@
+"""Every state that a crash can leave, between any two calls and inside one, in three models of what a disk keeps.
+
+`kill` loses nothing that was issued, `ext4` what its journal may lose, `strict` all that POSIX does not promise.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from .figures import Recorder
+from .scale import SCALE
+from .simulate import JUDGE, CrashSim, Summary
+
+each_encoding = pytest.mark.parametrize("encoding", ["zstd", "raw"])
+each_workload = pytest.mark.parametrize("workload", ["write", "live"])
+MODELS = ("kill", "ext4", "strict")
+RECOVERIES = {"write": "write {state} --batches=1", "load": "load {state}"}
+"""How a session is taken up again: by a writer that goes on, by a load that closes the turn."""
+
+
+def arguments(workload: str, encoding: str, sizes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments of a workload; only the one that writes has sizes."""
+    return (workload, f"--encoding={encoding}", *(sizes if workload == "write" else ()))
+
+
+def require_none_bad(summary: Summary) -> None:
+    """Every image has to be good, and there have to be some of each model."""
+    assert summary.failures == 0, summary.said
+    assert all(summary.by_model[model]["states"] for model in MODELS), summary.said
+
+
+def note_of(summary: Summary) -> str:
+    """Return what a figure has to add."""
+    parts = [f"{model} {summary.by_model[model]['states']:,}" for model in MODELS if model in summary.by_model]
+    return ", ".join([*parts, *([f"refused above the mark: {summary.refused}"] if summary.refused else [])])
+
+
+@each_encoding
+@each_workload
+def test_every_state(crashsim: CrashSim, figure: Recorder, workload: str, encoding: str) -> None:
+    """G1 to G4, G6 to G10: whatever the disk kept, what was acknowledged is there, and the session goes on."""
+    recording = crashsim.record(crashsim.workload(*arguments(workload, encoding, SCALE.states)))
+    assert recording.exit_code == 0
+
+    (summary,) = crashsim.replay(recording)
+
+    figure(
+        f"crash states, {workload}",
+        encoding,
+        tried=summary.states,
+        unit="states",
+        bad=summary.failures,
+        note=note_of(summary),
+    )
+    require_none_bad(summary)
+    assert not summary.refused or encoding == "raw"
+
+
+@pytest.mark.parametrize("recovery", RECOVERIES)
+@each_encoding
+def test_a_crash_inside_recovery(crashsim: CrashSim, figure: Recorder, recovery: str, encoding: str) -> None:
+    """G7: recovery may itself crash anywhere, and what comes after it finds all the same."""
+    recording = crashsim.record(crashsim.workload(*arguments("write", encoding, SCALE.small)))
+    recover = f"{JUDGE.replace('crash.check', 'crash.workload')} {RECOVERIES[recovery]} --encoding={encoding}"
+
+    _, nested = crashsim.replay(
+        recording, "--model=ext4,strict", "--limit=400", "--recover", recover, f"--nested={SCALE.nested}"
+    )
+
+    figure(
+        f"crash inside recovery, {recovery}",
+        encoding,
+        tried=nested.states,
+        unit="states",
+        bad=nested.failures,
+        note=f"in {SCALE.nested} recoveries",
+    )
+    assert nested.states > SCALE.nested
+    assert nested.failures == 0, nested.said
+
+
+@pytest.mark.parametrize("in_a_row", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("encoding", ["zstd", pytest.param("raw", marks=pytest.mark.full)])
+def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, encoding: str, in_a_row: int) -> None:
+    """G11: after a failed sync nothing is promised on the strength of a later one; the bytes are written again.
+
+    In every state that follows, what was dirty at the failure is lost unless it was.
+    """
+    workload = crashsim.workload(*arguments("write", encoding, SCALE.small))
+    states = failures = refused = failed = 0
+    for call in ("fsync", "fdatasync"):
+        for nth in itertools.count(1, SCALE.sync_step):
+            when = f"{nth}..{nth + in_a_row - 1}"
+            recording = crashsim.record(workload, inject=[f"{call}:error=EIO:when={when}"])
+            if not recording.failed_syncs:
+                break
+            assert recording.exit_code == 0
+            (summary,) = crashsim.replay(recording, "--model=ext4,strict")
+            assert summary.failures == 0, f"{call} {when}: {summary.said}"
+            states, failures, failed = states + summary.states, failures + summary.failures, failed + 1
+            refused += summary.refused
+    what = "a failed sync, then a crash" if in_a_row == 1 else f"{in_a_row} failed syncs in a row, then a crash"
+    note = f"{failed} syncs" + (f", refused above the mark: {refused}" if refused else "")
+    figure(what, encoding, tried=states, unit="states", bad=failures, note=note)
+    assert failed > 3

@@ -1,0 +1,155 @@
+"""`python -m crash.workload WHAT ROOT`: a writer that a harness of faults runs, kills and runs again.
+
+It prints a flushed line for each acknowledgement, a session's id and the next seq, and nothing else. Exit code 3 says
+that it gave up; any other but 0, that something happened which no failure of the medium explains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from dsh_persistence import OutcomeUnknown, SessionNotFound, SessionPersistence, StoreUnusable, WriteFailed
+from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
+from dsh_session import EncodedBatch
+
+from . import broken
+from .story import Story, live_once, loaded, stop_the_clock
+
+T = TypeVar("T")
+
+TRIES = 10
+PASSING = (OSError, OutcomeUnknown, StoreUnusable, WriteFailed, ExceptionGroup)
+"""What may work when it is tried again."""
+SESSIONS = ("one-a", "two-b")
+
+
+class GaveUp(SystemExit):
+    """Nothing worked, ``TRIES`` times in a row."""
+
+    def __init__(self) -> None:
+        super().__init__(3)
+
+
+def acknowledge(session_id: str, next_seq: int) -> None:
+    """Promise that a session is durable up to ``next_seq``."""
+    sys.stdout.write(f"{session_id} {next_seq}\n")  # one write, so that no crash lies inside a line
+    sys.stdout.flush()
+
+
+def insist(work: Callable[[], T], *, failed: Callable[[Exception, int], None] | None = None) -> T:
+    """Return what ``work`` returns, once it does."""
+    for attempt in range(TRIES):
+        try:
+            return work()
+        except PASSING as error:
+            if failed is not None:
+                failed(error, attempt)
+    raise GaveUp
+
+
+async def insist_async(work: Callable[[], Awaitable[object]]) -> object:
+    """Await until it works."""
+    for _ in range(TRIES):
+        try:
+            return await work()
+        except PASSING:
+            await asyncio.sleep(0)
+    raise GaveUp
+
+
+class Pen:
+    """Writes one session's story; after failures it goes on with the same writer and with a new one in turn."""
+
+    def __init__(self, store: JsonlLogStore, session_id: str) -> None:
+        self.story = Story(session_id)
+        self._store = store
+        self._writer: JsonlLogWriter | None = None
+        self._owed = True
+        """Whether ``resend`` has to settle what lies there; at first that is what an earlier process left."""
+
+    def write(self, batches: int) -> None:
+        """Make the log that many batches longer, and acknowledge each."""
+        for _ in range(batches):
+            batch = self.story.batch_at(insist(lambda: self._open().next_seq))
+            insist(lambda due=batch: self._put(due), failed=self._doubt)  # type: ignore[misc]
+            acknowledge(self.story.header.id, batch.next_seq)
+
+    def rest(self) -> None:
+        """Give up the claim; the next write opens the log anew."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.checkpoint()
+            writer.close()
+
+    def _open(self) -> JsonlLogWriter:
+        if self._writer is None:
+            try:
+                self._writer = self._store.open(self.story.header.id)
+            except SessionNotFound:
+                self._writer = self._store.create(self.story.header)
+        self._writer.repair()
+        return self._writer
+
+    def _put(self, batch: EncodedBatch) -> None:
+        writer = self._open()
+        receipt = writer.resend(batch) if self._owed else writer.append(batch)
+        assert receipt.next_seq == writer.next_seq == batch.next_seq
+        self._owed = False
+
+    def _doubt(self, error: Exception, attempt: int) -> None:
+        # An OSError says that the batch is not there, so ``append`` has to do, by whatever writer.
+        self._owed = self._owed or isinstance(error, OutcomeUnknown)
+        if attempt % 2:
+            self.rest()
+
+
+def write(store: JsonlLogStore, batches: int, sessions: int) -> None:
+    """Go on with one session or two in turn, closing and reopening each on the way."""
+    pens = [Pen(store, session_id) for session_id in SESSIONS[:sessions]]
+    first = max(1, batches // 2)
+    for pen in pens:
+        pen.write(first)
+    for pen in pens:
+        pen.rest()
+        pen.write(batches - first)
+        pen.rest()
+
+
+async def load(store: JsonlLogStore) -> None:
+    """Load every session, which commits its crash repair."""
+    async with SessionPersistence(store) as persistence:
+        for entry in await persistence.list():
+            assert entry.header is not None, entry.problem
+            session_id = entry.header.id
+            acknowledge(session_id, await loaded(persistence, session_id, insist_async))
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["write", "live", "load"])
+    parser.add_argument("root")
+    parser.add_argument("--encoding", choices=["zstd", "raw"], default="zstd")
+    parser.add_argument("--batches", type=int, default=4, help="how many each session is made longer by")
+    parser.add_argument("--sessions", type=int, choices=[1, 2], default=2)
+    parser.add_argument("--broken", choices=sorted(broken.WAYS), help="a protection to do without")
+    asked = parser.parse_args()
+    stop_the_clock()
+    if asked.broken:
+        broken.WAYS[asked.broken]()
+    encoding: Encoding = asked.encoding
+    store = insist(lambda: JsonlLogStore(asked.root, encoding=encoding))
+    if asked.what == "write":
+        write(store, asked.batches, asked.sessions)
+    elif asked.what == "live":
+        asyncio.run(live_once(store, acknowledge, insist_async))
+    else:
+        asyncio.run(load(store))
+
+
+if __name__ == "__main__":
+    main()
