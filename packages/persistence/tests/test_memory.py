@@ -17,6 +17,15 @@ class TestMemory(LogStoreContract):
         return lambda: store
 
 
+class TestGroups(LogStoreContract):
+    """The same, with the batches of several sessions in one call."""
+
+    @pytest.fixture
+    def new_location(self) -> Callable[[], MemoryLogStore]:
+        store = MemoryLogStore(group_commit=True)
+        return lambda: store
+
+
 def test_capabilities() -> None:
     """Memory has no artifacts, and neither outlives nor reaches beyond the process."""
     capabilities = MemoryLogStore().capabilities

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from dsh_session import EncodedBatch, EventLog, SessionEvent, SessionMeta, Sessi
 from .._seam import LogStore
 from ..errors import ForeignChange, SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
 from ._material import hard_events, make_batch, make_event, make_header
-
-OpenStore = Callable[[], LogStore]
+from ._outcomes import OutcomePromises
+from ._workers import OpenStore
 
 _HARD_IDS = (".", "..", "a/b", "../up", "x\0y", "\ud800", "~002E", "ü", "😀", "A B", "con", "a:b", " ", "x" * 120)
 
@@ -47,7 +47,7 @@ def _follow(
     return found, tail.cursor
 
 
-class LogStoreContract:
+class LogStoreContract(OutcomePromises):
     """Subclass it as ``class TestMine(LogStoreContract)`` and override the one fixture ``new_location``.
 
     Every test gets a fresh, empty place, and opens it as often as it likes: stores over one place see the same bytes.
@@ -65,7 +65,11 @@ class LogStoreContract:
         assert (location is not None) == store.capabilities.has_artifacts
         if location is not None:
             assert Path(location.path).is_absolute()
-            assert not Path(location.path).parent.exists()
+            assert not Path(location.path).exists()
+            folder = Path(location.path).parent
+            before = folder.exists() and sorted(folder.iterdir())
+            assert store.locate(header) == location
+            assert (folder.exists() and sorted(folder.iterdir())) == before
         assert list(store.list()) == []
         with store.create(header) as writer:
             assert store.locate(header) == location
