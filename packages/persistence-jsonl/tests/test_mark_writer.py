@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dsh_persistence import RowTooLarge, SessionCorrupt
+from dsh_persistence import RowTooLarge, SessionCorrupt, StoreUnusable
 from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_persistence_jsonl import _writer as writer_module
 from dsh_persistence_jsonl._mark import Mark, read_mark
@@ -115,7 +115,7 @@ def test_a_log_of_dsh_gets_one_with_the_first_append(store: JsonlLogStore, made:
         assert slots(log) == [before, true_slot(log)]
 
 
-@pytest.mark.parametrize(("name", "nth"), [("ftruncate", 2), ("pwrite", 1), ("fsync", 3), ("fsync", 4)])
+@pytest.mark.parametrize(("name", "nth"), [("ftruncate", 1), ("pwrite", 1), ("fsync", 3), ("fsync", 4)])
 def test_no_append_goes_without_one(
     store: JsonlLogStore, made: Any, monkeypatch: pytest.MonkeyPatch, encoding: Encoding, name: str, nth: int
 ) -> None:
@@ -223,6 +223,79 @@ def test_what_was_read_again_is_asked_of_the_disk(
     made.unmark(log)
     store.open("s").close()
     assert forgotten[1:] == [(log.name, 0, 0, os.POSIX_FADV_DONTNEED)]
+
+
+def test_a_mark_that_cannot_be_read_is_not_none(
+    store: JsonlLogStore, writer: JsonlLogWriter, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DURABILITY G5: an error at the mark surfaces; taken for no mark, damage to acknowledged bytes would be cut."""
+    writer.close()
+    os.truncate(log, log.stat().st_size - 1)
+    before = log.read_bytes()
+    real = os.open
+
+    def failing(path: Any, *arguments: Any, **options: Any) -> int:
+        if str(path).endswith(".mark"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", failing)
+        for read in (store.read, lambda ref: list(store.scan(ref)), store.open):
+            with pytest.raises(OSError, match="Input/output error"):
+                read("s")
+    with pytest.raises(SessionCorrupt):
+        store.open("s")
+    assert log.read_bytes() == before
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.EIO, OSError), (errno.EACCES, StoreUnusable)])
+def test_an_error_of_the_medium_is_no_damage(
+    store: JsonlLogStore,
+    writer: JsonlLogWriter,
+    log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    kind: type[Exception],
+) -> None:
+    """A log that cannot be read at the moment is not called corrupt; a listing has it as an entry with its problem."""
+    writer.close()
+    real = os.open
+
+    def failing(path: Any, *arguments: Any, **options: Any) -> int:
+        if str(path) == str(log):
+            raise OSError(code, os.strerror(code), str(path))
+        return real(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", failing)
+        for read in (store.read, lambda ref: list(store.scan(ref)), store.tail, store.open):
+            with pytest.raises(kind, match=os.strerror(code)):
+                read("s")
+        (entry,) = store.list()
+        assert isinstance(entry.problem, StoreUnusable)
+        assert os.strerror(code) in str(entry.problem)
+    store.open("s").close()
+
+
+def test_closing_never_raises(
+    store: JsonlLogStore, writer: JsonlLogWriter, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LogWriter.close: an error of closing any file is nobody's matter; every number is closed once."""
+    writer.append(made.batch(3))
+    real, closed = os.close, []
+
+    def failing(fd: int) -> None:
+        closed.append(fd)
+        real(fd)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", failing)
+        writer.close()
+        writer.close()
+    assert len(closed) == len(set(closed)) == 3
+    store.open("s").close()
 
 
 # A log that is shorter on purpose.

@@ -15,6 +15,8 @@ from dsh_persistence import StoreUnusable
 
 # Errors that say what a place is, rather than what went wrong there once.
 _LASTING = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+NO_FILE = frozenset({errno.EINVAL, errno.ELOOP, errno.EISDIR, errno.ENXIO})
+"""Errors of ``open_regular`` that say that the name leads to something else than a file."""
 
 
 @contextmanager

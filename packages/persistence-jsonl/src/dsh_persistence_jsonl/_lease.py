@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -34,17 +35,17 @@ class Lease:
                 if _is(self._fd, path):
                     return
             except BlockingIOError:
-                os.close(self._fd)
+                _close(self._fd)
                 raise SessionBusy(session_id, f"{holder_of(path) or 'another writer'} (lock {path})") from None
             except BaseException:
-                os.close(self._fd)
+                _close(self._fd)
                 raise
-            os.close(self._fd)
+            _close(self._fd)
         raise SessionBusy(session_id, f"somebody who replaces {path}")
 
     def close(self) -> None:
         """Release the lease."""
-        os.close(self._fd)
+        _close(self._fd)
 
 
 def holder_of(lock: Path) -> str | None:
@@ -76,6 +77,11 @@ def _process(pid: int) -> str:
     except OSError:
         return f"process {pid}"
     return f"process {pid} ({name})"
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):  # Linux lets go of the file, and so of the lock, all the same
+        os.close(fd)
 
 
 def _is(fd: int, path: Path) -> bool:

@@ -8,6 +8,7 @@ without it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import struct
@@ -15,7 +16,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from ._disk import open_regular, sync_content, sync_file, sync_folder, write_all
+from ._disk import NO_FILE, open_regular, sync_content, sync_file, sync_folder, write_all
 
 SLOT_OFFSETS = (0, 512)
 _SLOT = struct.Struct("<Q16sI")
@@ -42,7 +43,7 @@ def mark_path(log: str) -> str:
 
 
 def read_mark(log: str) -> Mark | None:
-    """Return what the mark of a log says; None when there is no intact one."""
+    """Return what the mark of a log says; None when there is no intact one. Raises ``OSError`` when nobody can tell."""
     return max(filter(None, _slots(log)), default=None)
 
 
@@ -127,12 +128,15 @@ def _packed(mark: Mark) -> bytes:
 
 def _slots(log: str) -> list[Mark | None]:
     """Return what each slot says, None for one that is not intact."""
+    content = b""
     try:
         fd, _ = open_regular(mark_path(log))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, *NO_FILE):
+            raise  # a mark that cannot be read now must not pass for none: acknowledged bytes would pass for torn
+    else:
         with open(fd, "rb") as file:
             content = file.read(_SIZE_BYTES)
-    except OSError:
-        content = b""
     found: list[Mark | None] = []
     for offset in SLOT_OFFSETS:
         slot = content[offset : offset + _SLOT.size]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import os
 import zlib
@@ -13,14 +14,14 @@ from typing import Any, cast
 
 import msgspec
 
-from dsh_persistence import ForeignChange, LogTail, RowTooLarge, SessionCorrupt, StoredPrefix
+from dsh_persistence import ForeignChange, LogTail, RowTooLarge, SessionCorrupt, SessionNotFound, StoredPrefix
 from dsh_session import EventLog, SessionEvent, SessionHeader
 
-from ._disk import open_regular, read_all
+from ._disk import NO_FILE, open_regular, read_all, require_passing, usable
 from ._frames import PIECE_BYTES, FrameDecoder, first_frame_text, has_checksum
 from ._index import IndexReader
 from ._layout import LogFile
-from ._mark import DIGEST_BYTES, Mark, digest_of, read_mark
+from ._mark import DIGEST_BYTES, Mark, digest_of, mark_path, read_mark
 from ._rows import RowInvalid, decode_row, decode_rows
 from ._scan import HEADER_BYTES, LF, NO_CHECKSUM, Scan, parse_header, read_header, scan_log, stream_events
 from ._stretches import Decoder, Stretches, bounded
@@ -41,19 +42,35 @@ _OPENING_EVENTS = 32
 
 @contextmanager
 def opened(file: LogFile) -> Generator[tuple[int, os.stat_result]]:
-    """Open a log for reading, with its state at that moment. Raises ``SessionCorrupt`` when it cannot be read."""
+    """Open a log for reading, with its state at that moment.
+
+    Raises ``SessionCorrupt`` where something else has its name, ``SessionNotFound`` where nothing has it any more,
+    ``StoreUnusable`` where it may not be read, and ``OSError`` from the medium.
+    """
     try:
         fd, status = open_regular(file.path)
         try:
             yield fd, status
         finally:
-            os.close(fd)
+            with contextlib.suppress(OSError):  # what was read was read
+                os.close(fd)
     except OSError as error:
-        raise _unreadable(file, error) from error
+        _explain(file, error)
+        raise
 
 
-def _unreadable(file: LogFile, error: OSError) -> SessionCorrupt:
-    return SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}")
+def _explain(file: LogFile, error: OSError) -> None:
+    """Raise what an error of opening says in this store's terms; return for one that may pass by itself."""
+    if error.errno in NO_FILE:
+        raise SessionCorrupt(file.path, f"the log cannot be read: {error.strerror}") from error
+    if error.errno == errno.ENOENT:
+        raise SessionNotFound(os.path.basename(file.folder), file.path) from error  # noqa: PTH119  # as text
+    require_passing(error, file.path)
+
+
+def _mark_of(file: LogFile) -> Mark | None:
+    with usable(mark_path(file.path)):
+        return read_mark(file.path)
 
 
 def read_whole(
@@ -64,7 +81,7 @@ def read_whole(
     ``fresh`` reads from the disk what the mark does not vouch for; ``trusting`` passes the mark over.
     """
     # Asked first: the mark never runs ahead of the log, so an older mark cannot vouch for bytes not read here.
-    mark = None if trusting else read_mark(file.path)
+    mark = None if trusting else _mark_of(file)
     with opened(file) as (fd, status):
         if fresh:
             _distrust_cache(fd, max(0, status.st_size - _UNSYNCED_BYTES) if mark is None else mark.length)
@@ -86,7 +103,7 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
 
     Only the stretches from there on are checked.
     """
-    mark = read_mark(file.path)
+    mark = _mark_of(file)
     with opened(file) as (fd, status):
         header, begin, protected = _head(file, fd)
         place = None if header.is_seeded else _place(file, from_seq)
@@ -110,7 +127,7 @@ def read_suffix(file: LogFile, from_seq: int) -> StoredPrefix | None:
 
 def stream(file: LogFile) -> Iterator[Iterable[SessionEvent]]:
     """Yield every event, stretch by stretch, holding one; checks and ends as ``read_whole`` does."""
-    mark = read_mark(file.path)
+    mark = _mark_of(file)
     with opened(file) as (fd, status):
         _, begin, protected = _head(file, fd)
         read = _reader(fd, begin, status.st_size)
@@ -180,7 +197,8 @@ def header_of(file: LogFile, frames: FrameDecoder) -> tuple[SessionHeader, str]:
         finally:
             os.close(fd)
     except OSError as error:
-        raise _unreadable(file, error) from error
+        _explain(file, error)
+        raise
     return header, revision_of(status, tail)
 
 

@@ -1,8 +1,9 @@
 """Reading a log from its bytes: what is intact, what a crash cut, what is damaged (FORMAT §2.8, §2.9).
 
 One rule decides between the last two: the mark. Below it every fault is damage. Above it a fault is a torn tail,
-whatever its bytes are, unless an intact frame follows. Without a mark, that is in a log that ``dsh`` alone wrote, its
-own rules hold: bytes that can be no frame are damage, and a bad row is a torn write unless a turn end follows it.
+whatever its bytes are. Without a mark, that is in a log that ``dsh`` alone wrote, its own rules hold: bytes that can be
+no frame are damage, and a bad row is a torn write unless a turn end follows it. An intact frame behind a fault makes it
+damage always.
 """
 
 from __future__ import annotations
@@ -217,16 +218,15 @@ class _Reader:
         if fault is not None and fault.kind == "damaged" and (self._marked is None or fault.offset < self._marked):
             raise SessionCorrupt(self._file.path, fault.reason, offset=fault.offset)
         tail = stretches.tail()
-        if self._marked is not None:
-            self._require_nothing_later(fault, tail)
-            if self.end < self._marked:
-                short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
-                reason = short if self._issue is None else f"{self._issue.reason}; {short}"
-                raise SessionCorrupt(self._file.path, reason, offset=self.end)
+        self._require_nothing_later(fault, tail)
+        if self._marked is not None and self.end < self._marked:
+            short = f"{self._marked} bytes were acknowledged, {self.end} are intact"
+            reason = short if self._issue is None else f"{self._issue.reason}; {short}"
+            raise SessionCorrupt(self._file.path, reason, offset=self.end)
         return self._partial if fault is None or self._issue is not None else self._salvaged(fault.offset, tail)
 
     def _require_nothing_later(self, fault: Fault | None, tail: bytes) -> None:
-        """Above the mark: no intact frame follows the fault, or it is no torn write."""
+        """No intact frame follows the fault, or it is no torn write."""
         if self._broken:
             first: SessionCorrupt | Fault | None = self._issue
             tail = b"".join((*self._suspect, tail))

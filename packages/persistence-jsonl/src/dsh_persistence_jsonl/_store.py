@@ -241,6 +241,8 @@ class JsonlLogStore:
             self._require_identity(log, header)
         except PersistenceError as problem:
             return _damaged(logs[0].path, problem)
+        except OSError as error:
+            return _damaged(logs[0].path, StoreUnusable(logs[0].path, f"cannot be read: {error.strerror}"))
         return ListedSession(location=location, header=header, revision=revision)
 
 

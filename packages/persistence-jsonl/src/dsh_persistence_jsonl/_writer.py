@@ -293,7 +293,8 @@ class JsonlLogWriter:
         self._require_unchanged(fd, surplus=self._surplus)
         if self._marked and hasattr(os, "posix_fadvise"):  # a sync of ours failed: its pages tell nothing
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.ftruncate(fd, self._end)
+        if os.fstat(fd).st_size != self._end:
+            os.ftruncate(fd, self._end)
         sync_file(fd)
         sync_folder(self._folder)
         if not self._marked:
