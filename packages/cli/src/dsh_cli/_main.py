@@ -52,8 +52,8 @@ def main() -> None:
     SEL is a session's id or the beginning of one, with or without its "session-"; @latest, the session whose last
     event is the latest; or the path of a log file or a session's folder, which needs no root.
 
-    Exit codes: 0 fine, 1 damage or a failed turn, 2 usage, 3 not found or ambiguous, 4 unreadable or of another
-    format.
+    Exit codes: 0 fine, 1 damage, a failed turn or a broken promise, 2 usage, 3 not found or ambiguous, 4 unreadable or
+    of another format.
     """
 
 
@@ -219,6 +219,27 @@ def loop(
 
     options = LoopOptions(home=home, root=root, window_ms=window_ms, script=script, resume=resume, where=where)
     sys.exit(run_loop(options, as_json=as_json))
+
+
+@main.group()
+def contract() -> None:
+    """Try a store against the promises of the storage seam."""
+
+
+@contract.command()
+@click.argument("target", metavar="FACTORY")
+@click.option("--only", multiple=True, metavar="N", help="Only promise N, such as P7; may be repeated.")
+@click.option("--junit", type=click.Path(dir_okay=False), help="Write a report in JUnit's XML to this file.")
+@_json
+def run(target: str, *, only: tuple[str, ...], junit: str | None, as_json: bool) -> None:
+    """Try a store against every promise and say which it keeps.
+
+    FACTORY is package.module:name, looked for in the current directory too. It is called with a folder, fresh and empty
+    at the first call, and returns a store over it; the same folder is the same place.
+    """
+    from ._contract import run as run_contract  # noqa: PLC0415  # commands load what they need
+
+    sys.exit(run_contract(target, only=only, junit=junit, as_json=as_json))
 
 
 __all__ = ["ExitCode", "main"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._run import ContractReport, PromiseResult, run_contract
+from ._run import ContractReport, Factory, PromiseResult, run_contract
 
 if TYPE_CHECKING:
     from ._log_store import LogStoreContract
 
-__all__ = ["ContractReport", "LogStoreContract", "PromiseResult", "run_contract"]
+__all__ = ["ContractReport", "Factory", "LogStoreContract", "PromiseResult", "run_contract"]
 
 
 def __getattr__(name: str) -> object:

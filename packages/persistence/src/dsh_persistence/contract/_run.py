@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import hypothesis  # noqa: F401  # the suite needs it; where it is missing this module says so, and not a run
 import pytest
 
 from .._seam import LogStore  # noqa: TID252  # imports inside a package are relative
