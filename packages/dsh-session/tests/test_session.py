@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from dsh_session import DataNotLossless, EventRefused, Session, SessionEvent, SessionHeader
+from dsh_session import (
+    EVENT_BYTES,
+    DataNotLossless,
+    EventRefused,
+    EventTooLarge,
+    Session,
+    SessionEvent,
+    SessionHeader,
+    fork_seed,
+)
 
 
 def state_of(session: Session) -> tuple[Any, ...]:
@@ -157,3 +166,79 @@ def test_a_stored_log_may_begin_otherwise(header: SessionHeader) -> None:
     session = Session(header, stored=stored)
     assert session.state.surface.nodes == [0]
     assert [message["id"] for message in session.messages()] == ["m"]
+
+
+def test_a_guard_is_asked_first(session: Session) -> None:
+    """A guard sees the size of what is about to be added; what it raises refuses all of it, and nothing has changed."""
+    asked: list[int] = []
+    heard: list[SessionEvent] = []
+
+    def guard(size_bytes: int) -> None:
+        asked.append(size_bytes)
+        if size_bytes > 2000:
+            raise BlockingIOError("no room")
+
+    session.subscribe(heard.append)
+    unguard = session.guard(guard)
+    first = session.append("todo/write", {"n": 1})
+    before = state_of(session)
+    with pytest.raises(BlockingIOError):
+        session.append("todo/write", {"text": "x" * 2000})
+    pair = [SessionEvent(type="todo/write", seq=seq, time=0, encoded=b'"%s"' % (b"x" * 1000)) for seq in (1, 2)]
+    with pytest.raises(BlockingIOError):
+        session.extend(pair)
+    assert (state_of(session), heard) == (before, [first])
+    session.extend(pair[:1])
+    assert asked == [first.size_bytes, asked[1], sum(one.size_bytes for one in pair), pair[0].size_bytes]
+    unguard()
+    unguard()
+    session.append("todo/write", {"text": "x" * 2000})
+    assert len(asked) == 4
+
+
+def test_extend_takes_all_or_nothing(talk: Any) -> None:
+    """When a later one of several events is refused, those before it are not there either, in no part of the state."""
+    talk.open()
+    heard: list[SessionEvent] = []
+    talk.session.subscribe(heard.append)
+    before, seq = state_of(talk.session), talk.session.next_seq
+    events = [
+        SessionEvent(type="step/end", seq=seq, time=0, encoded=b'{"turn":1,"step":1}'),
+        SessionEvent(type="turn/end", seq=seq + 1, time=0, encoded=b'{"turn":1,"reason":{"kind":"completed"}}'),
+        SessionEvent(type="turn/start", seq=seq + 2, time=0, encoded=b'{"turn":1}'),
+    ]
+    with pytest.raises(EventRefused):
+        talk.session.extend(events)
+    assert (state_of(talk.session), heard) == (before, [])
+    talk.session.extend(events[:2])
+    assert (heard, talk.session.state.turn) == (events[:2], None)
+
+
+def test_a_session_without_its_seed(header: SessionHeader) -> None:
+    """A seeded session that has nothing yet begins with its whole seed; anything else is refused and leaves nothing."""
+    parent = Session(header)
+    parent.append("todo/write", {})
+    parent.append("todo/write", {})
+    seed = fork_seed(parent.events)
+    fork = Session(SessionHeader(id="fork", created_at=0, is_seeded=True, seed_length=2))
+    with pytest.raises(EventRefused, match="no mark ends the seed"):
+        fork.append("todo/write", {})
+    with pytest.raises(EventRefused, match="no mark ends the seed"):
+        fork.extend(seed[:2])
+    assert (fork.next_seq, len(fork.events)) == (0, 0)
+    fork.extend(seed)
+    fork.append("todo/write", {})
+    assert list(fork.events[:3]) == list(seed)
+
+
+def test_events_that_no_store_would_write_are_refused(session: Session) -> None:
+    """DURABILITY G17: an event whose row could exceed 16 MiB never enters, by neither door; one just below it does."""
+    limit = EVENT_BYTES
+    with pytest.raises(EventTooLarge) as caught:
+        session.append("plugin:x/y", "x" * limit)
+    assert (caught.value.limit_bytes, caught.value.seq) == (limit, 0)
+    assert caught.value.size_bytes > limit
+    with pytest.raises(EventTooLarge):
+        session.extend([SessionEvent(type="plugin:x/y", seq=0, time=0, encoded=b'"%s"' % (b"x" * limit))])
+    assert session.next_seq == 0
+    session.append("plugin:x/y", "x" * (limit - 1000))

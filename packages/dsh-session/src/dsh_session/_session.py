@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from . import generations
@@ -43,6 +43,7 @@ class Session:
     ) -> None:
         """``stored`` is the log as a backend holds it, from seq 0; it is checked, and not copied.
 
+        Without it, a session that is seeded by its header begins with one ``extend`` by its whole seed.
         ``clock`` gives Unix epoch milliseconds. ``redactor(type, data)`` returns what to append instead of the data
         that a caller gave; it must not change that data in place. Raises ``EventRefused`` when ``stored`` breaks a
         rule of the format.
@@ -96,10 +97,7 @@ class Session:
             surface_op=surface_op,
             ignorable=ignorable or type.startswith(generations.PLUGIN_PREFIX),
         )
-        self._admit(_size_of(event))
-        self._feed(event, data)
-        self._log.append(event)
-        self._tell(event)
+        self._take((event,), (data,))
         return event
 
     def extend(self, events: Sequence[SessionEvent]) -> None:
@@ -107,21 +105,8 @@ class Session:
 
         Raises ``EventRefused`` or what a guard raises, and then nothing has changed.
         """
-        if not events:
-            return
-        self._admit(sum(map(_size_of, events)))
-        begin = self.next_seq
-        try:
-            for event in events:
-                self._feed(event, data_for_rules(event))
-        except EventRefused:
-            if self.next_seq != begin:
-                self.state = self._folded()
-            raise
-        for event in events:
-            self._log.append(event)
-        for event in events:
-            self._tell(event)
+        if events:
+            self._take(events, map(data_for_rules, events))
 
     def mark_resumed(self) -> SessionEvent | None:
         """Append the mark that a resume leaves, ``session/end-seed``, unless the log ends in one (GENERATIONS §9).
@@ -165,13 +150,30 @@ class Session:
     def _folded(self) -> LogState:
         state = LogState(header=self.header)
         state.feed_all(self._log.stored)
-        state.settle()
+        if self._log.stored or not self.header.is_seeded:
+            state.settle()
         state.feed_all(self._log.live)
         return state
 
-    def _admit(self, size_bytes: int) -> None:
+    def _take(self, events: Sequence[SessionEvent], data: Iterable[Any]) -> None:
+        """Add all events, whose decoded data ``data`` yields, or none of them."""
+        size = sum(map(_size_of, events))
         for guard in self._guards:
-            guard(size_bytes)
+            guard(size)
+        begin = self.next_seq
+        try:
+            for event, decoded in zip(events, data, strict=True):
+                self._feed(event, decoded)
+            if begin == 0:  # what a seeded log begins with is its whole seed
+                self.state.settle()
+        except EventRefused:
+            if self.next_seq != begin:
+                self.state = self._folded()
+            raise
+        for event in events:
+            self._log.append(event)
+        for event in events:
+            self._tell(event)
 
     def _feed(self, event: SessionEvent, data: Any) -> None:
         if not self.state.surface and event.surface_op is not None and event.type != "system/message":

@@ -10,14 +10,14 @@ from .errors import SeqConflict
 
 
 def continuation(
-    session: Session, events: Sequence[SessionEvent], *, kept_from: int | None = None
+    session: Session, events: Sequence[SessionEvent], *, again: range = range(0)
 ) -> Sequence[SessionEvent]:
     """Return ``events`` without those that the session has already, checked so far as one event by itself can be.
 
-    With ``kept_from`` the session's events from that seq on could not be written yet, and may be handed over again.
-    Raises ``SeqConflict`` and ``EventRefused``.
+    Only events with a seq in ``again`` may be there already. Raises ``SeqConflict`` and ``EventRefused``.
     """
-    kept = () if kept_from is None or events[0].seq != kept_from else session.events[kept_from:]
+    first_seq = events[0].seq
+    kept = session.events[first_seq : again.stop] if first_seq in again else ()
     repeated = 0
     for mine, theirs in zip(kept, events, strict=False):
         if mine != theirs:

@@ -76,6 +76,8 @@ def _stored(store: LogStore, writer: LogWriter, session_id: str) -> StoredPrefix
 
 def _fold(stored: StoredPrefix) -> Session:
     try:
-        return Session(stored.header, stored=stored.events)
+        session = Session(stored.header, stored=stored.events)
+        session.state.settle()  # also where nothing is stored but a header that promises a seed
+        return session
     except EventRefused as error:
         raise SessionCorrupt(stored.source, f"the stored events break a rule of the format: {error}") from error

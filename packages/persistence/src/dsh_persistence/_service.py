@@ -18,7 +18,7 @@ from ._seam import GroupCommit, ListedSession, LogStore, LogWriter, SessionLocat
 from ._threads import GroupCommitThread, WriterThreads
 from ._turns import Turns
 from ._write_behind import Health, WriteBehind
-from .errors import LiveTurnOpen, PersistenceClosed, SessionAlreadyStored, SessionBusy, SessionNotFound
+from .errors import LiveTurnOpen, PersistenceClosed, SessionAlreadyStored, SessionBusy, SessionNotFound, WriteFailed
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,7 @@ QUEUE_BYTES = 64 << 20
 """How much may wait to be written unless the service is made with another limit."""
 
 _LOAD, _RESUME, _CREATE, _APPEND = "a load", "a resume", "a create", "an append"
+_DETACH, _RELEASE = "a detach", "a release"
 
 
 class SessionPersistence:
@@ -98,16 +99,16 @@ class SessionPersistence:
 
         Commits crash repair: a torn tail is cut, an interrupted turn closed. Raises as ``LogStore.open``.
         """
-        async with self._turns.take(session_id, _RESUME):
+        async with self._turns.take(session_id, _RESUME, wait_for=()):
             self._require_open()
             self._require_free(session_id)
             session, follower = await self._open(session_id, live=True)
-        try:
-            await follower.flush()
-            self._require_open()
-        except BaseException:
-            await self._drop(follower)
-            raise
+            try:
+                await follower.flush()
+                self._require_open()
+            except BaseException:
+                await self._drop(follower)
+                raise
         session.mark_resumed()
         return session
 
@@ -116,7 +117,7 @@ class SessionPersistence:
 
         Raises ``SessionAlreadyStored`` when the store has the id, and ``SessionBusy`` when this service has it.
         """
-        async with self._turns.take(header.id, _CREATE):
+        async with self._turns.take(header.id, _CREATE, wait_for=()):
             self._require_open()
             self._require_free(header.id)
             try:
@@ -168,17 +169,15 @@ class SessionPersistence:
         A live session is flushed and read as it is; inside a turn it raises ``LiveTurnOpen``. A cold load reserves the
         id until it has finished, and waits while another operation does.
         """
-        self._require_open()
-        follower = self._followed.get(session_id)
-        if follower is None or not follower.live:
-            async with self._turns.take(session_id, _LOAD, wait_for=(_LOAD, _RESUME, _CREATE, _APPEND)):
-                self._require_open()
-                follower = self._followed.get(session_id)  # which may have begun to live meanwhile
-                if follower is None:
-                    return await self._run(recover, self.store, session_id)
-                if not follower.live:
-                    follower.session.extend(repair_closers(follower.session.state))
-        return await self._load_followed(follower)
+        while follower := self._followed.get(session_id):
+            stored = await self._load_followed(follower)
+            if stored is not None:
+                return stored
+        async with self._turns.take(session_id, _LOAD):
+            self._require_open()
+            if session_id not in self._followed:
+                return await self._run(recover, self.store, session_id)
+        return await self.load(session_id)  # it has begun to live meanwhile
 
     async def inspect(self, session_id: str) -> StoredPrefix:
         """Return a copy of the stored prefix as it is; changes nothing, ever, and works beside a live writer."""
@@ -200,16 +199,17 @@ class SessionPersistence:
 
     async def detach(self, session: Session) -> None:
         """Write what is queued and release the claim. Raises ``WriteFailed``, and then goes on following."""
-        follower = self._followed.get(session.id)
-        if follower is not None and follower.session is session:
-            await self._drain_and_drop(follower)
+        async with self._turns.take(session.id, _DETACH):
+            follower = self._followed.get(session.id)
+            if follower is not None and follower.session is session:
+                await self._drain_and_drop(follower)
 
     async def release(self, session_id: str) -> None:
         """Give up the claim that ``create`` or ``append`` keeps. Raises ``WriteFailed``, and then keeps it.
 
-        Raises ``SessionBusy`` for a live session, which ``detach`` lets go of, and while the session is being opened.
+        Raises ``SessionBusy`` for a live session, which ``detach`` lets go of.
         """
-        async with self._turns.take(session_id, "a release", wait_for=(_APPEND, _LOAD)):
+        async with self._turns.take(session_id, _RELEASE):
             follower = self._followed.get(session_id)
             if follower is None:
                 return
@@ -268,9 +268,14 @@ class SessionPersistence:
             if follower.live:
                 raise SessionBusy(session_id, "a live session; append to that")
             await self.room(session_id)
-            kept_from = None if follower.health.last_error is None else follower.durable_seq
-            follower.session.extend(continuation(follower.session, events, kept_from=kept_from))
-        await follower.flush()
+            follower.session.extend(continuation(follower.session, events, again=follower.handed_over_in_vain))
+        try:
+            await follower.flush()
+        except WriteFailed:
+            failed = follower.handed_over_in_vain or range(events[0].seq, events[0].seq)
+            first, last = min(failed.start, events[0].seq), max(failed.stop, events[-1].seq + 1)
+            follower.handed_over_in_vain = range(first, last)
+            raise
 
     def _follow(self, session: Session, writer: LogWriter, *, durable_seq: int = 0, live: bool = True) -> WriteBehind:
         follower = self._followed[session.id] = WriteBehind(
@@ -302,18 +307,20 @@ class SessionPersistence:
         session.extend(repair_closers(session.state))
         return session, follower
 
-    async def _load_followed(self, follower: WriteBehind) -> StoredPrefix:
-        session = follower.session
-        while True:
-            length = session.next_seq
-            if not length:
-                raise SessionNotFound(session.id, self.store.name)
-            if session.state.turn is not None:
+    async def _load_followed(self, follower: WriteBehind) -> StoredPrefix | None:
+        """Return the log of a session that this service follows; None when it has changed meanwhile."""
+        session, length = follower.session, follower.session.next_seq
+        if not length:
+            raise SessionNotFound(session.id, self.store.name)
+        if session.state.turn is not None:
+            if follower.live:
                 raise LiveTurnOpen(session.id)
-            await follower.flush()
-            stored = await self.inspect(session.id)
-            if stored.next_seq == length:  # else events came meanwhile, and perhaps a turn that is still open
-                return stored
+            session.extend(repair_closers(session.state))
+            length = session.next_seq
+        await follower.flush()
+        stored = await self.inspect(session.id)
+        # A longer log may end in a turn that is still open.
+        return stored if stored.next_seq == length else None
 
     async def _drain_and_drop(self, follower: WriteBehind) -> None:
         while follower.queued:  # an event may arrive between the end of a flush and the return to here

@@ -30,13 +30,15 @@ class Turns:
         return None if turn is None else turn.holder
 
     @asynccontextmanager
-    async def take(self, session_id: str, holder: str, *, wait_for: tuple[str, ...] = ()) -> AsyncGenerator[None]:
+    async def take(
+        self, session_id: str, holder: str, *, wait_for: tuple[str, ...] | None = None
+    ) -> AsyncGenerator[None]:
         """Hold the session; whoever waits gets it in the order of the calls.
 
-        Raises ``SessionBusy`` when it is held for something that is not in ``wait_for``.
+        Raises ``SessionBusy`` when it is held for something that is not in ``wait_for``; None waits for whatever it is.
         """
         turn = self._turns.setdefault(session_id, _Turn())
-        if turn.holder is not None and turn.holder not in wait_for:
+        if wait_for is not None and turn.holder is not None and turn.holder not in wait_for:
             raise SessionBusy(session_id, f"{turn.holder} under way")
         turn.users += 1
         try:

@@ -104,6 +104,8 @@ class WriteBehind:
         """
         self.session = session
         self.live = live
+        self.handed_over_in_vain = range(0)
+        """Seqs whose append by id has raised although the events are kept: they may be handed over again."""
         self._writer = writer
         self._writer_lock = threading.Lock()
         self._durable_seq = durable_seq
@@ -121,7 +123,7 @@ class WriteBehind:
         self._outcome_unknown = False
         """Whether the batch has to be settled before anything new is written."""
         self._more_due = False
-        """Whether more waited than one batch takes."""
+        """Whether more waited when the write began than it takes."""
         self._queued_bytes = 0
         self._stopped = False
         self._error: BaseException | None = None
@@ -254,6 +256,7 @@ class WriteBehind:
         self._writing = True
         writer, batch = self._writer, self._batch or self._next_batch()
         self._batch = batch
+        self._more_due = batch.next_seq < self.session.next_seq
         if self._outcome_unknown:
             self._threads.submit(Job(self._alone(lambda: writer.resend(batch)), self._written))
         else:
@@ -272,7 +275,6 @@ class WriteBehind:
                     break
                 size += event.size_bytes
         self._batch_bytes = size
-        self._more_due = len(events) < self.queued
         return EncodedBatch(first_seq=begin, events=events)
 
     def _alone(self, work: Callable[[], object]) -> Callable[[], object]:
@@ -309,6 +311,7 @@ class WriteBehind:
             durable_seq = self._writer.next_seq
             events = self.session.events[self._durable_seq : durable_seq]
             self._advance(durable_seq, sum(event.size_bytes for event in events))
+            self._more_due = True
         self._ended(error)
 
     def _advance(self, durable_seq: int, size_bytes: int) -> None:
