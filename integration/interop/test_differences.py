@@ -150,6 +150,28 @@ def test_what_the_mark_vouches_for_must_be_there(desk: Desk) -> None:
         assert dsh.resume("cut").run("[[text]] Go on.").reason == "completed"
 
 
+def test_an_intact_frame_behind_a_fault(desk: Desk) -> None:
+    log = put(desk, "long")
+    before = len(log.read_bytes())
+    for _ in range(2):
+        assert not any(desk.we_go_on("long").values())
+    turns = len(list(desk.store.read("long").events.of_type("turn/start")))
+    content = bytearray(log.read_bytes())
+    # The header of the first frame's block behind the first turn: the largest size that a block may have, and the last.
+    content[before + 6 : before + 9] = ((128 << 10) << 3 | 0b101).to_bytes(3, "little")
+    log.write_bytes(content)
+    log.with_name(f"{log.name}.mark").unlink()
+
+    with pytest.raises(SessionCorrupt, match="an intact frame follows") as refused:
+        desk.store.read("long")
+
+    assert refused.value.offset == before
+    assert log.read_bytes() == content
+    with desk.dsh() as dsh:
+        assert dsh.resume("long").run("[[text]] Go on.").reason == "completed"
+    assert len(list(desk.store.read("long").events.of_type("turn/start"))) < turns
+
+
 def test_the_first_message_is_the_systems(desk: Desk) -> None:
     session = desk.session("first")
     author = Author(session)
