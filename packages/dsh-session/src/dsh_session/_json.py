@@ -17,8 +17,9 @@ MAX_INTEGER = 2**53 - 1
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
-# Equality sees neither the sign of zero nor a lost digit, so bytes that could hold either are walked as well.
-_SUSPICIOUS = re.compile(rb"-0|\d{16}")
+_LONG_NUMBER = b"0" * 16
+# With all digits alike a plain search finds a run of them, twenty times as fast as a regular expression.
+_DIGITS_ALIKE = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
@@ -38,7 +39,9 @@ def encode_data(type: str, value: object) -> bytes:
         _refuse(type, value)
     if not survived:
         _refuse(type, value)
-    if _SUSPICIOUS.search(encoded) and (problem := _first_problem(value)):
+    # Equality sees neither the sign of zero nor a lost digit, so bytes that could hold either are walked as well.
+    suspicious = b"-0" in encoded or _LONG_NUMBER in encoded.translate(_DIGITS_ALIKE)
+    if suspicious and (problem := _first_problem(value)):
         raise DataNotLossless(type, *problem)
     return encoded
 
