@@ -1,4 +1,4 @@
-"""The promises of the seam, kept by files of both encodings."""
+"""The promises of the seam, kept by files of both encodings, and those of the coordinator over them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dsh_persistence.contract import LogStoreContract
-from dsh_persistence_jsonl import JsonlLogStore
+from dsh_persistence.contract import LogStoreContract, PersistenceContract
+from dsh_persistence_jsonl import Encoding, JsonlLogStore
 
 
 class TestZstd(LogStoreContract):
@@ -34,6 +34,14 @@ class TestRootThatIsThere(LogStoreContract):
     def new_location(self, root: Path) -> Callable[[], JsonlLogStore]:
         root.mkdir()
         return lambda: JsonlLogStore(f"{root}/.")
+
+
+class TestCoordinator(PersistenceContract):
+    """Both encodings under the coordinator."""
+
+    @pytest.fixture
+    def new_location(self, root: Path, encoding: Encoding) -> Callable[[], JsonlLogStore]:
+        return lambda: JsonlLogStore(root, encoding=encoding)
 
 
 def test_capabilities() -> None:

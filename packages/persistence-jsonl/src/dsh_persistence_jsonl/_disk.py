@@ -38,10 +38,13 @@ def require_passing(error: OSError, place: str | os.PathLike[str]) -> None:
 def open_regular(path: str) -> tuple[int, os.stat_result]:
     """Open a file for reading, and tell its state. Follows no link, and no pipe in its place holds it up."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+    except OSError:
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise
     return fd, status
 
 

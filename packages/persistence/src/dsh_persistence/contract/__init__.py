@@ -12,8 +12,9 @@ from ._run import ContractReport, Factory, PromiseResult, run_contract
 
 if TYPE_CHECKING:
     from ._log_store import LogStoreContract
+    from ._persistence import PersistenceContract
 
-__all__ = ["ContractReport", "Factory", "LogStoreContract", "PromiseResult", "run_contract"]
+__all__ = ["ContractReport", "Factory", "LogStoreContract", "PersistenceContract", "PromiseResult", "run_contract"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> object:
         from ._log_store import LogStoreContract  # noqa: PLC0415  # as said
 
         return LogStoreContract
+    if name == "PersistenceContract":
+        from ._persistence import PersistenceContract  # noqa: PLC0415  # as said
+
+        return PersistenceContract
     raise AttributeError(name)

@@ -19,6 +19,7 @@ from .._seam import LogStore
 from ..errors import ForeignChange, SeqConflict, SessionAlreadyStored, SessionBusy, SessionNotFound
 from ._material import hard_events, make_batch, make_event, make_header
 from ._outcomes import OutcomePromises
+from ._place import OverAPlace
 from ._workers import OpenStore
 
 _HARD_IDS = (".", "..", "a/b", "../up", "x\0y", "\ud800", "~002E", "ü", "😀", "A B", "con", "a:b", " ", "x" * 120)
@@ -47,16 +48,11 @@ def _follow(
     return found, tail.cursor
 
 
-class LogStoreContract(OutcomePromises):
+class LogStoreContract(OutcomePromises, OverAPlace):
     """Subclass it as ``class TestMine(LogStoreContract)`` and override the one fixture ``new_location``.
 
     Every test gets a fresh, empty place, and opens it as often as it likes: stores over one place see the same bytes.
     """
-
-    @pytest.fixture
-    def new_location(self) -> OpenStore:
-        """Return a function without arguments that opens a store over one place, the same at each call."""
-        raise NotImplementedError(f"{type(self).__name__} does not override the fixture new_location")
 
     def test_p01_locate_is_pure(self, new_location: OpenStore) -> None:
         """P1: ``locate`` says the same before, during and after, and makes nothing; None without artifacts."""

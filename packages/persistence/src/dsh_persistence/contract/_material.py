@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsh_session import EncodedBatch, Replace, SessionEvent, SessionHeader, SurfaceOp, encode_data
+from dsh_session import EncodedBatch, Replace, Session, SessionEvent, SessionHeader, SurfaceOp, encode_data
 
 CREATED_AT = 1_700_000_000_000
 
@@ -94,3 +94,24 @@ def hard_events() -> tuple[SessionEvent, ...]:
     add(_message(7, "all"), type="user/message", op=span, sources=tuple(range(first + 1, first + 6)))
     add(_message(8, "backwards"), type="user/message", op="append", sources=(first + 4, first, first + 2))
     return tuple(events)
+
+
+def open_turn(session: Session) -> None:
+    """Append a turn that is left open: two tool calls are announced, and the first of them was started."""
+    place = {"turn": session.state.last_turn + 1, "step": 1}
+    session.append("turn/start", {"turn": place["turn"]})
+    session.append("step/start", place)
+    if not session.state.surface.nodes:
+        system: dict[str, Any] = {"role": "system", "id": "s", "source": {"kind": "system-prompt"}, "content": []}
+        session.append("system/message", {**place, "message": system}, surface_op="append")
+    calls = [{"type": "tool-call", "id": call, "name": "bash", "arguments": "{}"} for call in ("started", "announced")]
+    source = {"kind": "model", "provider": "p", "model": "m"}
+    message = {"role": "assistant", "id": f"m{session.next_seq}", "source": source, "content": calls}
+    session.append("assistant/message", {**place, "message": message, "stream": []}, surface_op="append")
+    session.append("tool/call", {**place, "callId": "started", "name": "bash", "arguments": "{}"})
+
+
+OPEN_TURN = ("turn/start", "step/start", "system/message", "assistant/message", "tool/call")
+"""The types of the events of an open turn."""
+CLOSERS = ("tool/result", "tool/result", "step/end", "turn/end")
+"""The types of the events that close it."""

@@ -33,7 +33,7 @@ _OPTIONS = (
     "-otmp_path_retention_policy=none",
 )
 """Whatever the caller's project configures for its own tests has no say here."""
-_REWRITTEN = ("_log_store", "_outcomes", "_machine")
+_REWRITTEN = ("_log_store", "_outcomes", "_machine", "_persistence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -180,6 +181,32 @@ class ProcessWorker:
         self._process.kill()
         self._process.join()
         self._process.close()
+
+
+def run_until_killed(act: Callable[[Callable[[object], None]], None]) -> Sequence[object]:
+    """Run ``act`` in a forked process and kill that when it is done; return what it reported with its argument."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_act_and_wait, args=(act, theirs), daemon=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # as above
+        process.start()
+    theirs.close()
+    reports: list[object] = []
+    with contextlib.suppress(EOFError):
+        while ours.poll(_PATIENCE_S) and (report := ours.recv()) is not None:
+            reports.append(report)
+    process.kill()
+    process.join()
+    process.close()
+    ours.close()
+    return reports
+
+
+def _act_and_wait(act: Callable[[Callable[[object], None]], None], connection: Connection) -> None:
+    act(connection.send)
+    connection.send(None)
+    time.sleep(_PATIENCE_S)
 
 
 def can_fork() -> bool:
