@@ -199,3 +199,23 @@ def test_jobs_outlive_their_loop() -> None:
     hold.set()
     assert done.wait(20)
     threads.stop()
+
+
+async def test_without_any_thread_events_are_written_all_the_same(
+    start: Start, new_session: NewSession, memory: MemoryLogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the limit of threads is reached a write is made on the loop: nothing hangs, and closing works as well."""
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    persistence = start()
+    session = new_session()
+    persistence.attach(session)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    note(session)
+    await asyncio.wait_for(persistence.flush(session.id), 30)
+    note(session)
+    await asyncio.wait_for(persistence.close(), 30)
+    monkeypatch.undo()
+    assert memory.read(session.id).next_seq == 2

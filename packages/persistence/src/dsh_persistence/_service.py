@@ -336,12 +336,15 @@ class SessionPersistence:
         released = [follower.release() for follower in self._followed.values()]
         self._followed.clear()
         await asyncio.gather(*released)
-        await self._run(self.store.close)
-        await asyncio.to_thread(self._stop_threads)  # which waits for reads under way, and not on the loop
+        try:
+            await asyncio.to_thread(self._stop)  # it waits for reads under way, and better not on the loop
+        except RuntimeError:  # no thread can be started
+            self._stop()
 
-    def _stop_threads(self) -> None:
+    def _stop(self) -> None:
         self._readers.shutdown()
         self._writers.stop()
+        self.store.close()
 
     def _report(self, health: Health) -> None:
         for listener in tuple(self._listeners):

@@ -56,17 +56,21 @@ class WriterThreads:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, job: Job) -> None:
-        """Hand a job over; it is done even when the loop ends before it."""
+        """Hand a job over; it is done even when the loop ends before it.
+
+        Where the machine gives no thread at all it is done here and now: events that wait for one might never be
+        written.
+        """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         self._under_way += 1
         if len(self._threads) < min(self._under_way, self._count):
-            # A daemon, so that a process whose service was never closed can end; what that cuts was not acknowledged.
-            name = f"dsh-persistence-write-{len(self._threads)}"
-            thread = threading.Thread(target=self._serve, args=(self._jobs, self._loop), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        self._jobs.put(job)
+            self._start_thread(self._loop)
+        if self._threads:
+            self._jobs.put(job)
+        else:
+            job.run()
+            self._loop.call_soon(self._done, (job,))
 
     def stop(self) -> None:
         """End the threads once everything submitted is done, and wait for that. Blocks."""
@@ -74,6 +78,14 @@ class WriterThreads:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
+
+    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        # A daemon, so that a process whose service was never closed can end; what that cuts was not acknowledged.
+        name = f"dsh-persistence-write-{len(self._threads)}"
+        thread = threading.Thread(target=self._serve, args=(self._jobs, loop), name=name, daemon=True)
+        with contextlib.suppress(RuntimeError):  # the limit of threads is reached; those there are have to do
+            thread.start()
+            self._threads.append(thread)
 
     def _serve(self, jobs: SimpleQueue[Job | None], loop: asyncio.AbstractEventLoop) -> None:
         while (job := jobs.get()) is not None:
