@@ -149,17 +149,17 @@ class Rebuild:
     def _fill(self, bridge: Bridge) -> Iterator[SessionEvent]:
         """Yield what stands in the gap, and then what has waited behind it."""
         gap, waiting, self._gap, self._waiting = self._gap, self._waiting, [], []
-        end = self.state.next_seq + len(gap)
-        if not self.forced.isdisjoint(range(end - len(bridge), end)):
+        first = self.state.next_seq
+        if not self.forced.isdisjoint(range(first, first + len(gap))):
             bridge = Bridge(0, ())
-        # The places of lost events are taken first, then those of refused ones.
-        gap.sort(key=lambda missing: isinstance(missing, Lost))
-        for missing in gap[: len(gap) - len(bridge)]:
-            yield self._stand_in(missing)
-        yield from self._built(bridge)
-        for missing in gap[len(gap) - (end - self.state.next_seq) :] if self.state.next_seq < end else ():
-            yield self._stand_in(missing)  # the rules refused a part of the bridge
-        self._displaced += [missing for missing in gap[len(gap) - len(bridge) :] if isinstance(missing, _Refused)]
+        # The places of lost events are taken first, the last ones first.
+        places = sorted(range(len(gap)), key=lambda place: (isinstance(gap[place], _Refused), -place))[: len(bridge)]
+        built = self._built(bridge)
+        for place, missing in enumerate(gap):
+            event = next(built, None) if place in places else None
+            yield self._stand_in(missing) if event is None else event
+            if event is not None and isinstance(missing, _Refused):
+                self._displaced.append(missing)
         for part, event in waiting:
             try:
                 yield self._fed(event, part)
