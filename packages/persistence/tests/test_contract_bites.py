@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from dsh_persistence import LogStore
-from dsh_persistence.contract import LogStoreContract, run_contract
+from dsh_persistence.contract import LogStoreContract, PersistenceContract, run_contract
 from dsh_persistence.contract._machine import SETTINGS
 from dsh_persistence.contract.broken import BROKEN, LetsGoAfterAnError, factory_of
 
@@ -48,18 +48,21 @@ def test_every_promise_is_broken_by_somebody() -> None:
     assert unbroken == {1, 4, 6, 10, 11, 14, 16, 17, 19, 20, 21, 22, 23}
 
 
-def test_numbers_and_words_are_those_of_the_page() -> None:
+@pytest.mark.parametrize(
+    ("kind", "letter", "title"), [(LogStoreContract, "P", "log-store"), (PersistenceContract, "S", "persistence")]
+)
+def test_numbers_and_words_are_those_of_the_page(kind: type, letter: str, title: str) -> None:
     """Every test names its promise by number, they have no gap, and ``docs/contracts`` says the same."""
-    page = Path(__file__).resolve().parents[3] / "docs/contracts/log-store.md"
+    page = Path(__file__).resolve().parents[3] / f"docs/contracts/{title}.md"
     if not page.exists():
         pytest.skip("docs/contracts do not lie beside these tests")
-    tests = sorted(name for name in dir(LogStoreContract) if name.startswith("test_"))
-    rows = re.findall(r"^\| (P\d+) \| (.*) \|$", page.read_text(), re.MULTILINE)
+    tests = sorted(name for name in dir(kind) if name.startswith("test_"))
+    rows = re.findall(rf"^\| ({letter}\d+) \| (.*) \|$", page.read_text(), re.MULTILINE)
     assert len(rows) == len(tests)
     for number, (name, (label, words)) in enumerate(zip(tests, rows, strict=True), 1):
-        assert name.startswith(f"test_p{number:02}_")
-        assert (getattr(LogStoreContract, name).__doc__ or "").splitlines()[0] == f"{label}: {words}"
-        assert label == f"P{number}"
+        assert name.startswith(f"test_{letter.lower()}{number:02}_")
+        assert (getattr(kind, name).__doc__ or "").splitlines()[0] == f"{label}: {words}"
+        assert label == f"{letter}{number}"
 
 
 def test_a_failure_explains_itself(tmp_path: Path) -> None:

@@ -107,6 +107,9 @@ class NeverChangesItsRevision(MemoryLogStore):
     def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
         return replace(super().read(ref, from_seq=from_seq), revision="1")
 
+    def list(self) -> Iterator[ListedSession]:
+        return (replace(entry, revision="1") for entry in super().list())
+
 
 class ForgetsTheSeed(MemoryLogStore):
     """Does not know what a fork inherited."""
