@@ -66,8 +66,8 @@ def types(session: nox.Session) -> None:
     session.run("mypy", *(session.posargs or SOURCES), env={"MYPYPATH": search})
     if not session.posargs:
         session.run("mypy", "noxfile.py", "tools")
-        beside = ["integration/bench", "integration/oracle", "integration/interop"]
-        session.run("mypy", *beside, env={"MYPYPATH": os.pathsep.join([search, "integration"])})
+        beside = [f"integration/{name}" for name in ("bench", "oracle", "interop", "crash")]
+        session.run("mypy", *beside, env={"MYPYPATH": os.pathsep.join([search, "integration", "docker"])})
         with session.chdir("docker"):
             session.run("mypy", "--config-file=../pyproject.toml", *(path.name for path in Path().glob("*.py")))
         session.run("basedpyright")
@@ -124,7 +124,7 @@ def docker_contract(session: nox.Session, package: str) -> None:
 
 @nox.session(allow_parallel=True)
 def integration(session: nox.Session) -> None:
-    """Whole loops over the built wheels, and every snippet of the documentation."""
+    """Whole loops over the built wheels, the quick set of the crash proofs, and every snippet of the documentation."""
     products.install(session, [*ALL, *GROUPS["test"], *GROUPS["docs"]], from_wheels=True)
     report = products.REPORTS / timetable.report_name("integration")
     tests = targets(session, "integration", "--ignore=integration/docker", "--ignore=integration/interop")
@@ -139,6 +139,23 @@ def interop(session: nox.Session) -> None:
     workers = ["-n", "2", "--dist=loadfile"]  # the tests of a file share what was played for all of them
     tests = targets(session, "integration/interop")
     session.run("python", "tools/strays.py", "pytest", "-q", *workers, f"--junitxml={report}", *tests)
+
+
+@nox.session(default=False)
+def crash(session: nox.Session) -> None:
+    """The full set of the crash proofs over the built wheels; `-- --write-figures` puts its figures into the docs."""
+    products.install(session, [*ALL, *GROUPS["test"], *GROUPS["docker"]], from_wheels=True)
+    env = {"DSH_CRASH": "full", "PYTHONPATH": str(ROOT / "docker")}
+    if engine_version(session):
+        beside = [ROOT / "integration" / name for name in ("crash", "interop")]
+        context = products.context(session, PACKAGES["persistence-jsonl"], beside=beside)
+        env["DSH_CRASH_CONTEXT"] = str(context)
+    elif os.environ.get("DSH_REQUIRE_DOCKER") == "1":
+        session.error("no Docker engine answers; where you may start one: python3 docker/engine.py up")
+    report = products.REPORTS / timetable.report_name("crash")
+    options = ["-n", "2", "-o", "faulthandler_timeout=1200"]  # one test tries thousands of states
+    tests = targets(session, "integration/crash")
+    session.run("python", "tools/strays.py", "pytest", "-q", *options, f"--junitxml={report}", *tests, env=env)
 
 
 @nox.session

@@ -30,7 +30,7 @@ print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "machine": platform.
 """
 _PROCPS = """
 FROM {}
-RUN apt-get update && apt-get install -y --no-install-recommends procps && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends procps strace && rm -rf /var/lib/apt/lists/*
 """
 
 

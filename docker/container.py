@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 import docker
 from docker.errors import APIError, NotFound
@@ -103,29 +103,32 @@ def hardened(
     environment: Mapping[str, str] | None = None,
     volumes: Mapping[str, str | None] | None = None,
     tmpfs: Sequence[str] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> Iterator[Container]:
-    """Create and start a container; `volumes` maps paths to a volume's name, or to None for one that goes with it."""
-    container = client.containers.create(
-        image,
-        list(command),
-        init=True,  # without it, nothing reaps and a stop takes its whole timeout
-        user=f"{UID}:{UID}",
-        read_only=True,
-        network_mode="none",
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        pids_limit=PIDS,
-        mem_limit=MEMORY_BYTES,
-        memswap_limit=MEMORY_BYTES,
-        ulimits=[Ulimit(name="core", soft=0, hard=0)],
-        tmpfs={
+    """Create and start a container; `volumes` maps paths to a volume's name, or to None for one that goes with it.
+
+    `more` is what the engine's SDK is given beside that, or instead, such as a tighter limit.
+    """
+    options: dict[str, Any] = {
+        "init": True,  # without it, nothing reaps and a stop takes its whole timeout
+        "user": f"{UID}:{UID}",
+        "read_only": True,
+        "network_mode": "none",
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": PIDS,
+        "mem_limit": MEMORY_BYTES,
+        "memswap_limit": MEMORY_BYTES,
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        "tmpfs": {
             "/tmp": f"rw,exec,size={TMPFS_BYTES},mode=1777",
             **dict.fromkeys(tmpfs, f"rw,size={TMPFS_BYTES},uid={UID},gid={UID}"),
         },
-        mounts=[Mount(path, name, type="volume") for path, name in (volumes or {}).items()],
-        environment={"HOME": HOME, **(environment or {})},
-        labels={LABEL: "container"},
-    )
+        "mounts": [Mount(path, name, type="volume") for path, name in (volumes or {}).items()],
+        "environment": {"HOME": HOME, **(environment or {})},
+        "labels": {LABEL: "container"},
+    }
+    container = client.containers.create(image, list(command), **(options | dict(more or {})))
     try:
         container.start()
         yield container

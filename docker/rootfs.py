@@ -14,7 +14,7 @@ from pathlib import Path
 ROOTS = (
     *("base-files", "base-passwd", "bash", "dash", "coreutils", "libc-bin", "grep", "sed", "gawk", "mawk", "findutils"),
     *("tar", "gzip", "procps", "util-linux", "login", "python3-minimal", "python3", "ca-certificates", "tzdata"),
-    *("media-types", "netbase"),
+    *("media-types", "netbase", "strace"),
 )
 """What an image of the tests needs; a package that is not installed here is left out."""
 SKIPPED = frozenset(

@@ -129,8 +129,11 @@ def wheelhouse(session: nox.Session, base: dict[str, str]) -> Path:
     return folder
 
 
-def context(session: nox.Session, package: Package) -> Path:
-    """Lay out what docker/Dockerfile copies for one package, and return the folder."""
+def context(session: nox.Session, package: Package, *, beside: Iterable[Path] = ()) -> Path:
+    """Lay out what docker/Dockerfile copies for one package, and return the folder.
+
+    `beside` are folders of the repository that the image has as well.
+    """
     base = json.loads(str(session.run("python", "docker/base.py", silent=True, stderr=None)))
     third_party = wheelhouse(session, base)
     ours = workspace.resolve([package.distribution, *workspace.test_group(package)])[0]
@@ -149,4 +152,6 @@ def context(session: nox.Session, package: Package) -> Path:
         if (package.path / name).exists():
             shutil.copy2(package.path / name, app / "packages" / package.name)
     shutil.copy2(ROOT / "pyproject.toml", app)
+    for source in beside:
+        shutil.copytree(source, app / source.relative_to(ROOT))
     return folder

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print what was tried, and keep it where asked to."""
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    found = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
+    reports = sorted(found, key=lambda report: report.nodeid)  # several workers end their tests in any order
     rows = [figures.Figure(**value) for report in reports for name, value in report.user_properties if name == "crash"]
     if not rows:
         return
@@ -69,13 +70,15 @@ def scratch() -> Iterator[Path]:
 
 
 @pytest.fixture
-def figure(record_property: Callable[[str, object], None]) -> figures.Recorder:
+def figure(request: pytest.FixtureRequest) -> figures.Recorder:
     """Return a function that takes down what a test tried, and how long it has taken."""
     began = time.monotonic()
 
     def take_down(what: str, encoding: str, **facts: object) -> None:
         seconds = time.monotonic() - began
-        record_property("crash", {"what": what, "encoding": encoding, "seconds": seconds, **facts})
+        # A property of the report, so that it comes from whatever process runs the test to the one that prints.
+        facts |= {"what": what, "encoding": encoding, "seconds": seconds}
+        request.node.user_properties.append(("crash", facts))
 
     return take_down
 

@@ -18,6 +18,8 @@ class Scale:
     """Every which sync is made to fail."""
     nested: int
     """In how many states recovery itself is crashed."""
+    nested_limit: int
+    """The most states of each such crash."""
     faults: int | None
     """How many faults are drawn of all that there are; None for all."""
     kills: int
@@ -36,8 +38,9 @@ SCALE = (
         small=("--sessions=1", "--batches=4"),
         sync_step=1,
         nested=40,
+        nested_limit=300,
         faults=None,
-        kills=150,
+        kills=100,
         power_cuts=40,
         open_step=1,
         contenders=400,
@@ -46,12 +49,13 @@ SCALE = (
     else Scale(
         states=("--sessions=1", "--batches=4"),
         small=("--sessions=1", "--batches=2"),
-        sync_step=3,
+        sync_step=4,
         nested=3,
-        faults=40,
-        kills=15,
+        nested_limit=60,
+        faults=14,
+        kills=10,
         power_cuts=0,
-        open_step=16,
+        open_step=64,
         contenders=40,
     )
 )

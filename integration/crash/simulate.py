@@ -83,7 +83,9 @@ class CrashSim:
         """Judge every state a crash can leave; the second summary is that of crashes inside recovery, if asked for."""
         failures = self._kept / "replay"
         command = ["replay", "-o", str(recording.folder), "--batch", "--immutable", "--failures", str(failures)]
-        return self._judged([*command, "--check", JUDGE, *options], failures, Path(f"{failures}-nested"))
+        # One judge: whoever has a second core for this runs a second test on it.
+        command += ["-j1", "--check", JUDGE]
+        return self._judged([*command, *options], failures, Path(f"{failures}-nested"))
 
     def faults(self, workload: Sequence[str], *options: str) -> Summary:
         """Run a workload once for each fault that can be put into one of its calls."""

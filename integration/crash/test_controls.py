@@ -32,7 +32,7 @@ def test_without_syncs(crashsim: CrashSim, figure: Recorder, way: str, models: l
     """Files or names that are never synced survive a kill and no power cut."""
     recording = crashsim.record(crashsim.workload("write", *SMALL, f"--broken={way}"))
 
-    (summary,) = crashsim.replay(recording)
+    (summary,) = crashsim.replay(recording, "--exhaustive=3", "--randoms=4", "--tears=3")
 
     caught(figure, way, summary.states, "states", summary.failures)
     assert all(summary.bad_in(model) for model in models), summary.said
@@ -50,6 +50,8 @@ def test_a_failed_sync_called_again(crashsim: CrashSim, figure: Recorder) -> Non
             break
         (summary,) = crashsim.replay(recording, "--model=ext4,strict")
         states, failures = states + summary.states, failures + summary.failures
+        if failures:
+            break
     caught(figure, "a failed sync called again", states, "states", failures)
 
 
@@ -64,7 +66,7 @@ def test_without_the_lock(scratch: Path, figure: Recorder) -> None:
 def test_without_the_mark(scratch: Path, figure: Recorder) -> None:
     """Without the mark a flip in the last frame cannot be told from a torn write (G5)."""
     patient = Patient(scratch, "zstd", marked=False)
-    tried = flip_all(patient)
+    tried = flip_all(patient, step=3)
     last = [at for at in patient.silent_at if at >= patient.ends[-2]]
     caught(figure, "no mark", tried, "flips", len(last))
 

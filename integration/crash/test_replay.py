@@ -13,8 +13,7 @@ from .figures import Recorder
 from .scale import SCALE
 from .simulate import JUDGE, CrashSim, Summary
 
-each_encoding = pytest.mark.parametrize("encoding", ["zstd", "raw"])
-each_workload = pytest.mark.parametrize("workload", ["write", "live"])
+raw_in_full = pytest.param("raw", marks=pytest.mark.full)
 MODELS = ("kill", "ext4", "strict")
 RECOVERIES = {"write": "write {state} --batches=1", "load": "load {state}"}
 """How a session is taken up again: by a writer that goes on, by a load that closes the turn."""
@@ -37,8 +36,10 @@ def note_of(summary: Summary) -> str:
     return ", ".join([*parts, *([f"refused above the mark: {summary.refused}"] if summary.refused else [])])
 
 
-@each_encoding
-@each_workload
+@pytest.mark.parametrize(
+    ("workload", "encoding"),
+    [("write", "zstd"), ("write", "raw"), ("live", "zstd"), pytest.param("live", "raw", marks=pytest.mark.full)],
+)
 def test_every_state(crashsim: CrashSim, figure: Recorder, workload: str, encoding: str) -> None:
     """G1 to G4, G6 to G10: whatever the disk kept, what was acknowledged is there, and the session goes on."""
     recording = crashsim.record(crashsim.workload(*arguments(workload, encoding, SCALE.states)))
@@ -59,15 +60,14 @@ def test_every_state(crashsim: CrashSim, figure: Recorder, workload: str, encodi
 
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
-@each_encoding
+@pytest.mark.parametrize("encoding", ["zstd", raw_in_full])
 def test_a_crash_inside_recovery(crashsim: CrashSim, figure: Recorder, recovery: str, encoding: str) -> None:
     """G7: recovery may itself crash anywhere, and what comes after it finds all the same."""
     recording = crashsim.record(crashsim.workload(*arguments("write", encoding, SCALE.small)))
     recover = f"{JUDGE.replace('crash.check', 'crash.workload')} {RECOVERIES[recovery]} --encoding={encoding}"
 
-    _, nested = crashsim.replay(
-        recording, "--model=ext4,strict", "--limit=400", "--recover", recover, f"--nested={SCALE.nested}"
-    )
+    options = ["--model=ext4,strict", "--limit=400", f"--nested={SCALE.nested}", f"--nested-limit={SCALE.nested_limit}"]
+    _, nested = crashsim.replay(recording, *options, "--recover", recover)
 
     figure(
         f"crash inside recovery, {recovery}",
@@ -82,7 +82,7 @@ def test_a_crash_inside_recovery(crashsim: CrashSim, figure: Recorder, recovery:
 
 
 @pytest.mark.parametrize("in_a_row", [1, pytest.param(2, marks=pytest.mark.full)])
-@pytest.mark.parametrize("encoding", ["zstd", pytest.param("raw", marks=pytest.mark.full)])
+@pytest.mark.parametrize("encoding", ["zstd", raw_in_full])
 def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, encoding: str, in_a_row: int) -> None:
     """G11: after a failed sync nothing is promised on the strength of a later one; the bytes are written again.
 
@@ -104,4 +104,4 @@ def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, encoding: str, i
     what = "a failed sync, then a crash" if in_a_row == 1 else f"{in_a_row} failed syncs in a row, then a crash"
     note = f"{failed} syncs" + (f", refused above the mark: {refused}" if refused else "")
     figure(what, encoding, tried=states, unit="states", bad=failures, note=note)
-    assert failed > 3
+    assert failed >= 3
