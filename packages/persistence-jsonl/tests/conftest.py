@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from dsh_persistence_jsonl import Encoding, JsonlLogStore
+from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_persistence_jsonl._layout import LogFile
 from dsh_persistence_jsonl._scan import Scan, read_header, scan_log, stream_events
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader
@@ -140,6 +140,20 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def made(root: Path) -> Made:
     return Made(root)
+
+
+@pytest.fixture
+def log(store: JsonlLogStore, made: Any) -> Path:
+    """Where the log of session ``s`` lies, or will."""
+    return Path(store.locate(made.session_header()).path)
+
+
+@pytest.fixture
+def writer(store: JsonlLogStore, made: Any) -> Iterator[JsonlLogWriter]:
+    """A writer that has written events 0 to 2."""
+    with store.create(made.session_header()) as writer:
+        writer.append(made.batch(0, 3))
+        yield writer
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,6 @@ from dsh_persistence import RowTooLarge, SessionCorrupt, StoreUnusable
 from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_persistence_jsonl import _writer as writer_module
 from dsh_persistence_jsonl._mark import Mark, read_mark
-
-
-@pytest.fixture
-def log(store: JsonlLogStore, made: Any) -> Path:
-    return Path(store.locate(made.session_header()).path)
-
-
-@pytest.fixture
-def writer(store: JsonlLogStore, made: Any) -> Iterator[JsonlLogWriter]:
-    """A writer that has written events 0 to 2."""
-    with store.create(made.session_header()) as writer:
-        writer.append(made.batch(0, 3))
-        yield writer
 
 
 def mark_of(log: Path) -> Path:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,6 @@ from dsh_persistence_jsonl import _writer as writer_module
 from dsh_persistence_jsonl._frames import walk_frames
 
 each_encoding = pytest.mark.parametrize("encoding", ["zstd", "raw"])
-
-
-@pytest.fixture
-def log(store: JsonlLogStore, made: Any) -> Path:
-    return Path(store.locate(made.session_header()).path)
-
-
-@pytest.fixture
-def writer(store: JsonlLogStore, made: Any) -> Iterator[JsonlLogWriter]:
-    """A writer that has written events 0 to 2."""
-    with store.create(made.session_header()) as writer:
-        writer.append(made.batch(0, 3))
-        yield writer
 
 
 def names(folder: Path) -> list[str]:
