@@ -8,7 +8,7 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -54,7 +54,7 @@ def _factory(target: str) -> Factory:
         raise click.BadParameter(
             f"{target} cannot be called; it takes a folder and returns a store.", param_hint="FACTORY"
         )
-    return found
+    return cast("Factory", found)
 
 
 def _progress(result: PromiseResult) -> None:

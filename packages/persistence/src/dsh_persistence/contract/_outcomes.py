@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -24,6 +24,7 @@ from ._workers import Answer, OpenStore, Plan, ProcessWorker, Request, can_fork
 from .faults import CHANGES, Fault, failing
 
 _MANY = 200
+AppendGroup = Callable[[Sequence[tuple[LogWriter, EncodedBatch]]], Sequence[Receipt | Exception]]
 
 
 class OutcomePromises:
@@ -272,10 +273,10 @@ def _picture(artifact: str | None) -> dict[str, Any]:
     return found
 
 
-def _group_commit(store: LogStore) -> Callable[..., list[Receipt | Exception]]:
+def _group_commit(store: LogStore) -> AppendGroup:
     if not store.capabilities.group_commit:
         pytest.skip("the store declares no group commit")
-    return lambda items: list(cast("GroupCommit", store).append_group(items))
+    return cast("GroupCommit", store).append_group
 
 
 def _require_durable(new_location: OpenStore) -> None:

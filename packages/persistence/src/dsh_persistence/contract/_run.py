@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import hypothesis  # noqa: F401  # the suite needs it; where it is missing this module says so, and not a run
 import pytest
+from hypothesis import errors as _  # noqa: F401  # the suite needs it: what is missing shows here, and not in a run
 
 from .._seam import LogStore  # noqa: TID252  # imports inside a package are relative
 
@@ -33,7 +33,7 @@ _OPTIONS = (
     "-otmp_path_retention_policy=none",
 )
 """Whatever the caller's project configures for its own tests has no say here."""
-_REWRITTEN = ("_log_store", "_outcomes", "_machine", "_persistence")
+_REWRITTEN = ("_log_store", "_outcomes", "_machine", "_persistence", "_stored")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class _Run:
         for item in items:
             name = _name(item.nodeid)
             self.left[name] += 1
-            words: str = (isinstance(item, pytest.Function) and item.function.__doc__) or name
+            words = str(getattr(item.obj, "__doc__", None) or name) if isinstance(item, pytest.Function) else name
             self.words[name] = words.partition(": ")[2].partition("\n")[0] or words
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

@@ -303,10 +303,10 @@ def _plain(event: SessionEvent) -> dict[str, Any]:
 
 def _event(plain: dict[str, Any]) -> SessionEvent:
     sources, place = plain["source_event_seqs"], plain["surface_op"]
-    changed = {
+    changed: dict[str, Any] = {
         "encoded": plain["encoded"].encode(),
         "source_event_seqs": None if sources is None else tuple(sources),
-        "surface_op": Replace(*place) if isinstance(place, list) else place,
+        "surface_op": Replace(place[0], place[1]) if place not in (None, "append") else place,
     }
     return SessionEvent(**(plain | changed))
 
