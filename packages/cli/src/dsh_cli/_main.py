@@ -143,7 +143,10 @@ def _check_selector(selector: str, root: str | None) -> None:
 @click.option("--deep", is_flag=True, help="Read every row and check what they mean, too.")
 @_json
 def doctor(selector: str | None, *, every: bool, root: str | None, deep: bool, as_json: bool) -> None:
-    """Say what is wrong with a session, or with all of them, and what helps; nothing is changed."""
+    """Say what is wrong with sessions, and what helps.
+
+    Nothing is changed, no lock is taken, and what is damaged keeps nobody from the rest. Exit code 1 means damage.
+    """
     if every == (selector is not None):
         raise click.UsageError("Name a session, or give --all for every one.")
     from ._doctor import examine_all, examine_session  # noqa: PLC0415  # commands load what they need
@@ -161,9 +164,9 @@ def doctor(selector: str | None, *, every: bool, root: str | None, deep: bool, a
 @click.option("--apply", is_flag=True, help="Do it.")
 @click.option("--accept-shorter", is_flag=True, help="Take a log for whole that is shorter than what was acknowledged.")
 def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accept_shorter: bool) -> None:
-    """Do what a resume would do to make a session whole: cut a torn tail, close an interrupted turn.
+    """Make a session whole, as a resume would.
 
-    What is cut is kept beside the log. A damaged log is left alone; salvage is for that.
+    A torn tail is cut, its whole events are appended again, and an interrupted turn is closed. What is cut is kept beside the log. A damaged log is left alone; salvage is for that.
     """
     if dry_run == apply:
         raise click.UsageError("Give either --dry-run, to see what would be done, or --apply, to do it.")
@@ -183,9 +186,10 @@ def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accep
 def salvage(
     selector: str, *, root: str | None, output: str, branch: int | None, cwd: str | None, as_json: bool
 ) -> None:
-    """Write what is intact of a session to another root, and say what was kept and lost.
+    """Write what is intact of a session to another root.
 
-    The session keeps its id and its events their numbers; the damaged log is not touched.
+    The session keeps its id, and its events their numbers; what was kept, lost and wrapped is told. The damaged log
+    is not touched.
     """
     _check_selector(selector, root)
     from ._salvage import salvage_session  # noqa: PLC0415  # commands load what they need

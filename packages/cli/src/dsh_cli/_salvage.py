@@ -74,7 +74,7 @@ def _print(out: Console, report: SalvageReport) -> None:
         print_labelled(
             out,
             "  lost  ",
-            f"{lost} events; a plugin:dsh-py/lost stands for each that nothing was made for",
+            f"{lost} events; plugin:dsh-py/lost stands for each that was not made anew",
             style="red",
         )
     for run in report.lost[:_SHOWN]:
