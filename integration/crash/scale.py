@@ -35,7 +35,7 @@ FULL = os.environ.get("DSH_CRASH") == "full"
 SCALE = (
     Scale(
         states=("--sessions=2", "--batches=6"),
-        small=("--sessions=1", "--batches=4"),
+        small=("--sessions=1", "--batches=3"),
         sync_step=1,
         nested=40,
         nested_limit=300,

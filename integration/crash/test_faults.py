@@ -10,21 +10,41 @@ from .figures import Recorder
 from .scale import SCALE
 from .simulate import CrashSim
 
-FAULTS = [
-    pytest.param("error,short", 1, id="once"),
-    pytest.param("error", 2, id="twice"),
-    pytest.param("error", 3, id="three-times"),
-    pytest.param("kill,killafter", 1, id="kill"),
-    pytest.param("sticky", 1, id="for-good", marks=pytest.mark.full),
-]
+FAULTS = {
+    "once": "--modes=error,short",
+    "twice": "--modes=error --count=2",
+    "three times": "--modes=error --count=3",
+    "killed there": "--modes=kill,killafter",
+    "from then on": "--modes=sticky --errors=EIO",
+}
+"""What is asked of crashsim; each error is EIO, ENOSPC and EINTR where nothing else is said."""
+EVERYTHING, ONE_ERROR = "", "--errors=EIO"
+FAILED_AND_KILLED = ("once", "killed there")
+WORKLOADS = {
+    ("write", "zstd"): dict.fromkeys(FAULTS, EVERYTHING),
+    ("write", "raw"): {"once": EVERYTHING, "twice": ONE_ERROR, "three times": ONE_ERROR, "killed there": EVERYTHING},
+    ("live", "zstd"): {"once": EVERYTHING, "twice": ONE_ERROR, "three times": ONE_ERROR, "killed there": EVERYTHING},
+    ("live", "raw"): dict.fromkeys(FAILED_AND_KILLED, ONE_ERROR),
+}
+"""Of the others so much as may behave differently there."""
 GAVE_UP, KILLED = "3", "-9"
 
 
-@pytest.mark.parametrize(("modes", "in_a_row"), FAULTS)
-@pytest.mark.parametrize("workload", ["write", pytest.param("live", marks=pytest.mark.full)])
-@pytest.mark.parametrize("encoding", ["zstd", pytest.param("raw", marks=pytest.mark.full)])
+def _cases() -> list[object]:
+    return [
+        pytest.param(
+            *(workload, encoding, fault, f"{FAULTS[fault]} {more}".split()),
+            id=f"{workload}-{encoding}-{fault.replace(' ', '-')}",
+            marks=[pytest.mark.full] if (workload, encoding) != ("write", "zstd") or fault == "from then on" else [],
+        )
+        for (workload, encoding), faults in WORKLOADS.items()
+        for fault, more in faults.items()
+    ]
+
+
+@pytest.mark.parametrize(("workload", "encoding", "fault", "options"), _cases())
 def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
-    crashsim: CrashSim, figure: Recorder, encoding: str, workload: str, modes: str, in_a_row: int
+    crashsim: CrashSim, figure: Recorder, workload: str, encoding: str, fault: str, options: list[str]
 ) -> None:
     """G1, G2, G10, G12: what fails raises and is not there; what is tried again is there once; nothing gets stuck.
 
@@ -34,12 +54,12 @@ def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
     command = crashsim.workload(workload, f"--encoding={encoding}", *sizes)
     drawn = [] if SCALE.faults is None else [f"--max={SCALE.faults}"]
 
-    summary = crashsim.faults(command, f"--modes={modes}", f"--count={in_a_row}", *drawn)
+    summary = crashsim.faults(command, *options, *drawn)
 
     calls = re.search(r"dry run exit 0: (\d+) calls", summary.said)
     assert calls, summary.said
     figure(
-        f"failing calls, {workload}, {modes}" + (f", {in_a_row} in a row" if in_a_row > 1 else ""),
+        f"failing calls, {workload}, {fault}",
         encoding,
         tried=summary.states,
         unit="faults",
@@ -47,5 +67,5 @@ def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
         note=f"{calls[1]} calls",
     )
     assert summary.failures == 0, summary.said
-    ends = {"0"} | ({KILLED} if "kill" in modes else set()) | ({GAVE_UP} if modes == "sticky" else set())
+    ends = {"0", *([KILLED] if fault == "killed there" else []), *([GAVE_UP] if fault == "from then on" else [])}
     assert set(summary.exits) <= ends, summary.said
