@@ -221,6 +221,8 @@ async def test_a_failed_append_may_be_repeated(start: Start, memory: MemoryLogSt
         assert (caught.value.queued, caught.value.__cause__) == (2, FULL)
     with pytest.raises(SeqConflict):
         await service.append(HEADER.id, [event(1, data="another"), event(2)])
+    with pytest.raises(SeqConflict):  # of what was durable before nothing is handed over again
+        await service.append(HEADER.id, notes(0, 1, 2))
     await service.append(HEADER.id, notes(1, 2, 3))
     assert list(memory.read(HEADER.id).events) == notes(0, 1, 2, 3)
     with pytest.raises(SeqConflict):  # what is durable does not come again

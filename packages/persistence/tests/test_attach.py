@@ -152,6 +152,43 @@ async def test_events_during_an_adoption(
     assert stored(memory) == list(session.events)
 
 
+async def test_what_an_adopted_log_lacks_waits_for_no_window(
+    start: Start, new_session: NewSession, memory: MemoryLogStore, until: Until
+) -> None:
+    """G18: opening the log is part of the write, so the rest follows at once, though nobody waits any more."""
+    service, session = start(window_ms=2**31 - 1), new_session()
+    note(session, 3)
+    store(memory, session, 1)
+    service.attach(session)
+    flush = asyncio.create_task(service.flush(session.id))
+    await asyncio.sleep(0)
+    flush.cancel()
+    await until(lambda: service.health(session.id).queued == 0)
+    assert stored(memory) == list(session.events)
+
+
+async def test_no_adoption_after_the_end(
+    start: Start, new_session: NewSession, memory: MemoryLogStore, faults: Any, until: Until
+) -> None:
+    """A service that is being closed opens no log any more: nobody would give up the claim."""
+    service, session = start(), new_session()
+    note(session, 2)
+    store(memory, session, 1)
+    faults.gate.clear()
+    service.attach(session)
+    await until(lambda: faults.batches)
+    close = asyncio.create_task(service.close())
+    await asyncio.sleep(0.01)
+    close.cancel()
+    await asyncio.sleep(0.01)
+    faults.gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await close
+    await asyncio.sleep(0.05)
+    assert (faults.repaired, faults.closed) == ([], [session.id, "store"])
+    memory.open(session.id).close()
+
+
 async def test_release_during_an_adoption(
     start: Start, new_session: NewSession, memory: MemoryLogStore, faults: Any, until: Until
 ) -> None:

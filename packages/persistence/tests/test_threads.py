@@ -131,6 +131,26 @@ async def test_group_commit(
     assert len(list(memory.list())) == 16
 
 
+async def test_a_group_closes_no_writer_before_its_append(
+    start: Start, new_session: NewSession, faults: Any, until: Until
+) -> None:
+    """A writer that is given up while its append still waits for its turn is closed after it."""
+    memory = MemoryLogStore(group_commit=True)
+    service = start(memory)
+    first, second = attach(service, new_session, 2)
+    faults.gate.clear()
+    note(first)
+    await until(lambda: faults.batches)
+    note(second)
+    flush = asyncio.create_task(service.flush(second.id))
+    await asyncio.sleep(0)
+    released = service._followed[second.id].release()
+    faults.gate.set()
+    await released
+    await flush
+    assert (len(memory.read(second.id).events), faults.closed) == (1, [second.id])
+
+
 @pytest.mark.usefixtures("slow_retries")
 async def test_a_failure_in_a_group_is_its_own(start: Start, new_session: NewSession, faults: Any) -> None:
     """One session's failure is told to that session; the others of the group are durable."""
