@@ -76,6 +76,7 @@ class _Source(msgspec.Struct, frozen=True, kw_only=True):
     header: SessionHeader
     header_made: bool
     branches: tuple[Branch, ...]
+    damage: tuple[Hole | Invalid, ...]
 
     def parts(self) -> Iterator[Part]:
         return numbered(rows_of(Survey(self.file, self.fd, self.size_bytes, marked=self.marked)))
@@ -127,7 +128,7 @@ def _salvaged(source: _Source, into: JsonlLogStore, branch: int | None) -> Salva
         wrapped=tuple(rebuild.wrapped),
         lost=tuple(rebuild.lost),
         bridged=tuple(rebuild.bridged),
-        damage=tuple(part for part in source.parts() if not isinstance(part, Numbered)),
+        damage=source.damage,
         header_made=source.header_made or header != source.header,
     )
 
@@ -142,11 +143,13 @@ def _survey(file: LogFile, fd: int, size_bytes: int, cwd: str | None) -> _Source
     """Read the log once: its header, and which branches it has."""
     marked = read_mark(file.path) is not None
     first = next(iter(Survey(file, fd, size_bytes, marked=marked)), None)
-    branches, seeded = Branches(), False
+    branches, damage, seeded = Branches(), list[Hole | Invalid](), False
     for part in numbered(rows_of(Survey(file, fd, size_bytes, marked=marked))):
         if isinstance(part, Numbered):
             branches.add(part)
             seeded = seeded or (part.row.type == "session/end-seed" and b'"inherited":true' in part.line.text)
+        else:
+            damage.append(part)
     if not branches.found:
         raise SessionCorrupt(file.path, "no event of it is intact")
     try:
@@ -161,6 +164,7 @@ def _survey(file: LogFile, fd: int, size_bytes: int, cwd: str | None) -> _Source
         header=header,
         header_made=made,
         branches=tuple(branches.found),
+        damage=tuple(damage),
     )
 
 
