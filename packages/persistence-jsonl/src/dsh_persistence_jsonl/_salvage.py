@@ -154,8 +154,8 @@ def _survey(file: LogFile, fd: int, size_bytes: int, cwd: str | None) -> _Source
         raise SessionCorrupt(file.path, "no event of it is intact")
     try:
         header, made = parse_header(file, b"" if first is None else first.text), False
-    except SessionCorrupt as damage:
-        header, made = _header_made(file, damage, cwd, branches.first_time, seeded=seeded), True
+    except SessionCorrupt as lost:
+        header, made = _header_made(file, lost, cwd, branches.first_time, seeded=seeded), True
     return _Source(
         file=file,
         fd=fd,
