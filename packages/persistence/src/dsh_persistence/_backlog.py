@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SHARES = 64
+"""A session's own share of the limit is one of so many."""
 
 
 class Backlog:

@@ -72,15 +72,15 @@ class SessionPersistence:
         given takes it over, and one that goes on from a stored log adopts it, whose header stays; its open turn is left
         open. That a stored log is another one shows at the first write, in ``flush`` and ``health``.
 
-        Raises ``SessionBusy`` while the id is being opened or another live session has it, unless that one was never
-        used, and ``SessionAlreadyStored`` when ``create`` and ``append`` were given something else.
+        Raises ``SessionBusy`` while the id is being opened or let go of, or another live session has it, unless that
+        one was never used, and ``SessionAlreadyStored`` when ``create`` and ``append`` were given something else.
         """
         self._require_open()
+        if holder := self._turns.holder(session.id):
+            raise SessionBusy(session.id, f"{holder} under way")
         follower = self._followed.get(session.id)
         if follower is not None and follower.session is session:
             return
-        if holder := self._turns.holder(session.id):
-            raise SessionBusy(session.id, f"{holder} under way")
         if follower is not None and not follower.live:
             mine = follower.session
             if difference := find_difference(mine.header, mine.events, session.header, session.events):
