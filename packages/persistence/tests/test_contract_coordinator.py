@@ -189,6 +189,7 @@ class KeepsItsClaims(SessionPersistence):
     async def close(self) -> None:
         await self.flush()
         self._closed = True
+        self._stop_threads()
 
 
 BROKEN: list[tuple[str, type[SessionPersistence], Callable[[], LogStore]]] = [
