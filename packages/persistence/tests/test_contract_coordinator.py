@@ -187,9 +187,10 @@ class FlushesOne(SessionPersistence):
 
 class KeepsItsClaims(SessionPersistence):
     async def close(self) -> None:
-        await self.flush()
-        self._closed = True
-        self._stop_threads()
+        followed = list(self._followed)
+        await super().close()
+        for session_id in followed:
+            self.store.open(session_id)
 
 
 BROKEN: list[tuple[str, type[SessionPersistence], Callable[[], LogStore]]] = [
