@@ -147,3 +147,25 @@ def test_a_newer_log_is_left_alone(store_session, root):
 
     assert 4 == done.exit_code
     assert "not for this build to repair" in done.stdout
+
+
+def test_for_programs(store_session, root):
+    """--json says the same before and after, but for what was applied; damage comes with its findings."""
+    log = store_session("s1", encoding="zstd", interrupted=True, marked=True)
+    log.write_bytes(log.read_bytes() + MAGIC)
+
+    told, done = (dshpy("repair", "s1", "--root", root, flag, "--json") for flag in ("--dry-run", "--apply"))
+
+    before, after = json.loads(told.stdout), json.loads(done.stdout)
+    assert (0, 0, False, True) == (told.exit_code, done.exit_code, before.pop("applied"), after.pop("applied"))
+    assert before == after
+    assert ("repaired", 4, "turn/end") == (
+        after["outcome"],
+        after["repair"]["cut"]["size_bytes"],
+        after["closers"][-1]["type"],
+    )
+    log.write_bytes(log.read_bytes()[:-9])
+    refused = dshpy("repair", "s1", "--root", root, "--apply", "--json")
+    found = json.loads(refused.stdout)
+    assert (1, "damaged", False) == (refused.exit_code, found["outcome"], found["applied"])
+    assert ["frame-damaged"] == [finding["rule"] for finding in found["findings"]]

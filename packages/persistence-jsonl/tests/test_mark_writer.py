@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dsh_persistence import RowTooLarge, SessionCorrupt, StoreUnusable
-from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
+from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter, examine
 from dsh_persistence_jsonl import _writer as writer_module
 from dsh_persistence_jsonl._mark import Mark, read_mark
 
@@ -262,6 +262,7 @@ def test_an_error_of_the_medium_is_no_damage(
         (entry,) = store.list()
         assert isinstance(entry.problem, StoreUnusable)
         assert os.strerror(code) in str(entry.problem)
+        assert [finding.rule for finding in examine(store, "s")] == ["unreadable"]
     store.open("s").close()
 
 

@@ -119,6 +119,22 @@ def remedy_of(finding: Finding, patient: Patient) -> str:
     return commands.get(finding.remedy, finding.remedy)
 
 
+def finding_json(finding: Finding, patient: Patient) -> dict[str, Any]:
+    """Return a finding for programs, what it does not say left out."""
+    fields = {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "path": finding.path,
+        "offset": finding.offset,
+        "frame": finding.frame,
+        "line": finding.line,
+        "seq": finding.seq,
+        "reason": finding.reason,
+        "remedy": remedy_of(finding, patient),
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
 def _every(store: JsonlLogStore, root: str | None, *, deep: bool) -> Iterator[Examined]:
     shows_progress = sys.stderr.isatty()
     for count, entry in enumerate(store.list(), 1):
@@ -167,21 +183,6 @@ def _json(examined: list[Examined]) -> dict[str, Any]:
 
 
 def _session_json(examined: Examined) -> dict[str, Any]:
-    findings = [_finding_json(finding, examined.patient) for finding in examined.findings]
+    findings = [finding_json(finding, examined.patient) for finding in examined.findings]
     patient = examined.patient
     return {"id": patient.session_id, "path": patient.location.path, "verdict": examined.verdict, "findings": findings}
-
-
-def _finding_json(finding: Finding, patient: Patient) -> dict[str, Any]:
-    fields = {
-        "rule": finding.rule,
-        "severity": finding.severity,
-        "path": finding.path,
-        "offset": finding.offset,
-        "frame": finding.frame,
-        "line": finding.line,
-        "seq": finding.seq,
-        "reason": finding.reason,
-        "remedy": remedy_of(finding, patient),
-    }
-    return {key: value for key, value in fields.items() if value is not None}

@@ -163,17 +163,19 @@ def doctor(selector: str | None, *, every: bool, root: str | None, deep: bool, a
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--apply", is_flag=True, help="Do it.")
 @click.option("--accept-shorter", is_flag=True, help="Take a log for whole that is shorter than what was acknowledged.")
-def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accept_shorter: bool) -> None:
+@_json
+def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accept_shorter: bool, as_json: bool) -> None:
     """Make a session whole, as a resume would.
 
-    A torn tail is cut, its whole events are appended again, and an interrupted turn is closed. What is cut is kept beside the log. A damaged log is left alone; salvage is for that.
+    A torn tail is cut, its whole events are appended again, and an interrupted turn is closed. What is cut is kept
+    beside the log. A damaged log is left alone; salvage is for that.
     """
     if dry_run == apply:
         raise click.UsageError("Give either --dry-run, to see what would be done, or --apply, to do it.")
     _check_selector(selector, root)
     from ._repair import repair_session  # noqa: PLC0415  # commands load what they need
 
-    sys.exit(repair_session(selector, root, apply=apply, accept_shorter=accept_shorter))
+    sys.exit(repair_session(selector, root, apply=apply, accept_shorter=accept_shorter, as_json=as_json))
 
 
 @main.command()

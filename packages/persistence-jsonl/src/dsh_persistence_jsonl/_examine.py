@@ -116,6 +116,8 @@ def _log(file: LogFile, *, deep: bool) -> Iterator[Finding]:
         yield found("other-generation", file.path, str(other).removeprefix(f"{file.path}: "))
     except (SessionCorrupt, RowTooLarge) as damage:
         yield from autopsy(file, damage)
+    except (OSError, StoreUnusable) as error:
+        yield found("unreadable", file.path, str(error).removeprefix(f"{file.path}: "))
     else:
         yield from sound
 
