@@ -27,12 +27,21 @@ from dsh_session import LogState, SessionEvent, repair_closers
 
 from .story import Story, lived, stop_the_clock
 
-_examined: dict[bytes, int] = {}
+_examined: dict[tuple[bytes, bool], int] = {}
+_TAIL = re.compile(r"torn ([\w.-]+) (\d+) ([0-9a-f]{32})")
 _ACKNOWLEDGEMENT = re.compile(r"([\w.-]+) (\d+)")
 
 
 class Unsound(Exception):
     """A promise that does not hold; the message begins with its number in docs/durability.md."""
+
+
+class Tail(NamedTuple):
+    """What a repair was about to cut."""
+
+    session_id: str
+    offset: int
+    digest: str
 
 
 class Expected(NamedTuple):
@@ -70,7 +79,13 @@ def acknowledged(stdout: str) -> Counter[str]:
     return promised
 
 
-def judge(state: Path, promised: Counter[str]) -> None:
+def announced(stdout: str) -> list[Tail]:
+    """Return the tails that were to be cut."""
+    found = map(_TAIL.fullmatch, stdout.splitlines())
+    return [Tail(match[1], int(match[2]), match[3]) for match in found if match]
+
+
+def judge(state: Path, promised: Counter[str], tails: Sequence[Tail] = ()) -> None:
     """Look at a folder, and mend copies of its sessions. Raises ``Unsound``."""
     before = picture(state)
     store = JsonlLogStore(state)
@@ -81,7 +96,8 @@ def judge(state: Path, promised: Counter[str]) -> None:
         if store.locate(entry.header) != entry.location:
             raise Unsound("G9: locate and list do not agree")
         folder = Path(entry.location.path).parent
-        held[entry.header.id] = examine(state, entry.header.id, folder)
+        held[entry.header.id] = examine(state, entry.header.id, folder, acknowledged=promised[entry.header.id] > 0)
+        require_tails(Path(entry.location.path), [tail for tail in tails if tail.session_id == entry.header.id])
     for session_id, seq in promised.items():
         if held[session_id] < seq:
             raise Unsound(f"G1: {seq} events of {session_id} were acknowledged, {held[session_id]} are there")
@@ -89,9 +105,18 @@ def judge(state: Path, promised: Counter[str]) -> None:
         raise Unsound("G9: looking changed the folder")
 
 
-def examine(root: Path, session_id: str, folder: Path) -> int:
+def require_tails(log: Path, tails: Sequence[Tail]) -> None:
+    """What was to be cut has to be in the log still, or saved."""
+    kept = [path.read_bytes() for path in log.parent.glob(f"{log.name}.torn-*")]
+    for _, offset, digest in tails:
+        places = [log.read_bytes()[offset:], *kept]
+        if all(hashlib.blake2b(place, digest_size=16).hexdigest() != digest for place in places):
+            raise Unsound(f"G6: the tail that was cut at {offset} is neither in the log nor saved")
+
+
+def examine(root: Path, session_id: str, folder: Path, *, acknowledged: bool) -> int:
     """Read and mend one session; return how many events it holds. What was examined before is known by its bytes."""
-    known = _digest(folder)
+    known = _digest(folder), acknowledged
     if known not in _examined:
         with tempfile.TemporaryDirectory(dir=root.parent) as other:
             copy = Path(other) / folder.relative_to(root)
@@ -101,9 +126,22 @@ def examine(root: Path, session_id: str, folder: Path) -> int:
             except SessionCorrupt as refusal:
                 _cut_as_allowed(copy, refusal)
                 stored = look(JsonlLogStore(other), session_id)
+            if acknowledged and stored.protected:
+                _require_mark(JsonlLogStore(other), stored)
             mend(JsonlLogStore(other), session_id, stored)
         _examined[known] = stored.next_seq
     return _examined[known]
+
+
+def _require_mark(store: JsonlLogStore, stored: StoredPrefix) -> None:
+    """Whatever follows what was acknowledged is a torn tail, even bytes that are no frame: the mark has to be there."""
+    log = Path(store.locate(stored.header).path)
+    size = log.stat().st_size
+    with log.open("ab") as file:
+        file.write(b"\xff" * 16)
+    if store.read(stored.header.id).next_seq != stored.next_seq:
+        raise Unsound("G4: junk behind the last frame costs events")
+    os.truncate(log, size)
 
 
 def _cut_as_allowed(folder: Path, refusal: SessionCorrupt) -> None:
@@ -211,7 +249,8 @@ def picture(root: Path) -> dict[str, tuple[int, ...]]:
 def verdict(state: str, stdout: str) -> str:
     """Return ``ok``, or ``fail`` and why."""
     try:
-        judge(Path(state), acknowledged(Path(stdout).read_text(errors="replace")))
+        said = Path(stdout).read_text(errors="replace")
+        judge(Path(state), acknowledged(said), announced(said))
     except Unsound as error:
         return f"fail: {error}"
     except (PersistenceError, OSError, ValueError, AssertionError) as error:

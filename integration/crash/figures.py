@@ -35,7 +35,8 @@ def table(rows: Sequence[Figure]) -> Iterator[str]:
     yield "| what | encoding | tried | bad | seconds | |"
     yield "|---|---|---|---|---|---|"
     for row in rows:
-        yield f"| {row.what} | {row.encoding} | {row.tried:,} {row.unit} | {row.bad} | {row.seconds:.0f} | {row.note} |"
+        unit = row.unit if row.tried != 1 else row.unit.removesuffix("s")
+        yield f"| {row.what} | {row.encoding} | {row.tried:,} {unit} | {row.bad} | {row.seconds:.0f} | {row.note} |"
 
 
 def write(document: Path, rows: Sequence[Figure], machine: str) -> None:

@@ -40,7 +40,7 @@ SCALE = (
         nested=40,
         nested_limit=300,
         faults=None,
-        kills=100,
+        kills=250,
         power_cuts=40,
         open_step=1,
         contenders=400,
@@ -48,11 +48,11 @@ SCALE = (
     if FULL
     else Scale(
         states=("--sessions=1", "--batches=4"),
-        small=("--sessions=1", "--batches=2"),
+        small=("--sessions=1", "--batches=3"),
         sync_step=4,
         nested=3,
         nested_limit=60,
-        faults=14,
+        faults=20,
         kills=10,
         power_cuts=0,
         open_step=64,

@@ -1,18 +1,27 @@
 """`python -m crash.workload WHAT ROOT`: a writer that a harness of faults runs, kills and runs again.
 
-It prints a flushed line for each acknowledgement, a session's id and the next seq, and nothing else. Exit code 3 says
-that it gave up; any other but 0, that something happened which no failure of the medium explains.
+It prints a flushed line for each acknowledgement, a session's id and the next seq, and one before a torn tail is cut.
+Exit code 3 says that it gave up; any other but 0, that something happened which no failure of the medium explains.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
-from dsh_persistence import OutcomeUnknown, SessionNotFound, SessionPersistence, StoreUnusable, WriteFailed
+from dsh_persistence import (
+    OutcomeUnknown,
+    SessionNotFound,
+    SessionPersistence,
+    StoredPrefix,
+    StoreUnusable,
+    WriteFailed,
+)
 from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_session import EncodedBatch
 
@@ -25,6 +34,16 @@ TRIES = 10
 PASSING = (OSError, OutcomeUnknown, StoreUnusable, WriteFailed, ExceptionGroup)
 """What may work when it is tried again."""
 SESSIONS = ("one-a", "two-b")
+
+
+def announce_tail(stored: StoredPrefix | None) -> None:
+    """Say what a repair is about to cut, so that a judge can ask where it is."""
+    if stored is not None and stored.torn is not None:
+        tail = Path(stored.source).read_bytes()[stored.torn.offset :]
+        if tail.strip(b"\0"):
+            digest = hashlib.blake2b(tail, digest_size=16).hexdigest()
+            sys.stdout.write(f"torn {stored.header.id} {stored.torn.offset} {digest}\n")
+            sys.stdout.flush()
 
 
 class GaveUp(SystemExit):
@@ -89,6 +108,7 @@ class Pen:
         if self._writer is None:
             try:
                 self._writer = self._store.open(self.story.header.id)
+                announce_tail(self._writer.stored)
             except SessionNotFound:
                 self._writer = self._store.create(self.story.header)
         self._writer.repair()
@@ -125,6 +145,7 @@ async def load(store: JsonlLogStore) -> None:
         for entry in await persistence.list():
             assert entry.header is not None, entry.problem
             session_id = entry.header.id
+            announce_tail(store.read(session_id))
             acknowledge(session_id, await loaded(persistence, session_id, insist_async))
 
 
