@@ -126,7 +126,7 @@ def examine(root: Path, session_id: str, folder: Path, *, acknowledged: bool) ->
             except SessionCorrupt as refusal:
                 _cut_as_allowed(copy, refusal)
                 stored = look(JsonlLogStore(other), session_id)
-            if acknowledged and stored.protected:
+            if acknowledged and stored.protected and stored.torn is None:
                 _require_mark(JsonlLogStore(other), stored)
             mend(JsonlLogStore(other), session_id, stored)
         _examined[known] = stored.next_seq
