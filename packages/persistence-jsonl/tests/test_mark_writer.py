@@ -362,15 +362,15 @@ class Faulty:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def compressobj(self) -> Faulty:
-        self._stream = self._inner.compressobj()
+    def chunker(self, **options: Any) -> Faulty:
+        self._stream = self._inner.chunker(**options)
         return self
 
-    def compress(self, plain: bytes) -> bytes:
-        return self._stream.compress(plain[:-2] + b"X\n")  # type: ignore[no-any-return]
+    def compress(self, plain: bytes) -> Any:
+        return self._stream.compress(plain[:-2] + b"X\n")
 
-    def flush(self) -> bytes:
-        return self._stream.flush()  # type: ignore[no-any-return]
+    def finish(self) -> Any:
+        return self._stream.finish()
 
 
 def test_what_a_dead_writer_staged_is_removed(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import struct
 from array import array
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator
+from typing import Literal, cast
 
 import msgspec
 import zstandard
@@ -18,6 +18,7 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 LEVEL = 3
 PIECE_BYTES = 1 << 20
 """What is decoded in one piece; a larger content is streamed in pieces of this size."""
+_CHUNK_BYTES = 16 << 10
 _MAX_BLOCK_BYTES = 128 << 10
 _CHECKSUM_BYTES = 4
 _SMALL_FRAME = struct.Struct("<IBBI")
@@ -52,9 +53,11 @@ class FrameEncoder:
         It has been decoded again and compared, so that a fault of memory or library never reaches a log. Raises
         ``OSError`` when that fails.
         """
-        # The streaming compressor leaves the content size out, and so gives the reference's bytes; one-shot does not.
-        compressor = self._zstd.compressobj()
-        frame = compressor.compress(plain) + compressor.flush()
+        # The streaming compressors leave the content size out, and so give the reference's bytes; one-shot does not.
+        # This one lets its buffer be small: a buffer that the allocator maps and unmaps costs as much as compressing.
+        compressor = self._zstd.chunker(chunk_size=_CHUNK_BYTES)
+        finish = cast("Callable[[], Iterator[bytes]]", compressor.finish)  # its stub says nothing
+        frame = b"".join((*compressor.compress(plain), *finish()))
         try:
             sound = self._check.decompress(frame, max_output_size=len(plain)) == plain
         except zstandard.ZstdError:

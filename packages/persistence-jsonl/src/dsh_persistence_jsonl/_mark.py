@@ -21,9 +21,9 @@ from ._disk import NO_FILE, open_regular, sync_content, sync_file, sync_folder, 
 SLOT_OFFSETS = (0, 512)
 _SLOT = struct.Struct("<Q16sI")
 """Acknowledged length of the log in bytes, a digest of these bytes, and a CRC-32 of both."""
+_BODY = struct.Struct("<Q16s")
 DIGEST_BYTES = 16
 """The digest is BLAKE2b of this size, as ``head -c LENGTH LOG | b2sum -l 128`` gives it."""
-_CHECKSUM_BYTES = 4
 _PIECE_BYTES = 1 << 20
 _SIZE_BYTES = SLOT_OFFSETS[-1] + _SLOT.size
 
@@ -122,8 +122,7 @@ class MarkWriter:
 
 
 def _packed(mark: Mark) -> bytes:
-    body = _SLOT.pack(mark.length, mark.digest, 0)[:-_CHECKSUM_BYTES]
-    return body + zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
+    return _SLOT.pack(mark.length, mark.digest, zlib.crc32(_BODY.pack(mark.length, mark.digest)))
 
 
 def _slots(log: str) -> list[Mark | None]:

@@ -31,7 +31,17 @@ from dsh_persistence import (
 )
 from dsh_session import EncodedBatch, SessionHeader, encode_header
 
-from ._disk import make_folders, remove_leftovers, sync_content, sync_file, sync_folder, usable, write_all, write_new
+from ._disk import (
+    make_folders,
+    remove_leftovers,
+    require_passing,
+    sync_content,
+    sync_file,
+    sync_folder,
+    usable,
+    write_all,
+    write_new,
+)
 from ._frames import FrameEncoder
 from ._index import IndexWriter
 from ._layout import Encoding, LogFile, logs_in
@@ -73,6 +83,7 @@ class JsonlLogWriter:
         self._store = store
         self._header = header
         self._path = path
+        self._log = str(path)
         self._folder = path.parent
         self._encoder = FrameEncoder() if encoding == "zstd" else None
         self._encoding: Encoding = encoding
@@ -112,7 +123,7 @@ class JsonlLogWriter:
         if batch.first_seq >= self.next_seq:
             return self._append(batch)
         self._require_open()
-        place = SessionLocation(kind="jsonl", path=str(self._path))
+        place = SessionLocation(kind="jsonl", path=self._log)
         rest = unwritten(self._header.id, batch, self._store.read(place, from_seq=batch.first_seq))
         with usable(self._folder):
             self._trusted_descriptor()
@@ -171,11 +182,14 @@ class JsonlLogWriter:
         rows = [self._row(encode_row(event), event.seq) for event in batch.events]
         frames = [self._frame(text) for text in _in_frames(rows)]
         begin = self._end
-        with usable(self._folder):
+        try:  # the context manager ``usable`` would cost as much as a system call at every append
             if frames and self._status is None:
                 begin = self._publish(frames)
             elif frames:
                 self._extend(frames)
+        except OSError as error:
+            require_passing(error, self._folder)
+            raise
         if frames:
             self._index.add(batch.first_seq, begin)
         self.next_seq = batch.next_seq
@@ -183,7 +197,7 @@ class JsonlLogWriter:
 
     def _row(self, row: bytes, seq: int) -> bytes:
         if len(row) > ROW_BYTES:
-            raise RowTooLarge(str(self._path), seq=seq, limit_bytes=ROW_BYTES)
+            raise RowTooLarge(self._log, seq=seq, limit_bytes=ROW_BYTES)
         return row
 
     def _frame(self, text: bytes) -> bytes:
@@ -211,7 +225,7 @@ class JsonlLogWriter:
             if self._linked:
                 self._require_settled(error, self._retract)
             elif isinstance(error, FileExistsError):  # somebody without the lease was faster
-                raise SessionAlreadyStored(self._header.id, str(self._path)) from None
+                raise SessionAlreadyStored(self._header.id, self._log) from None
             raise
         self._end, self._digest, self._status, self._trusted = len(content), digest, status, True
         return len(header)
@@ -268,7 +282,7 @@ class JsonlLogWriter:
             undo()
         except OSError as second:
             reason = f"a write failed ({error.strerror}), and so did taking it back ({second.strerror})"
-            raise OutcomeUnknown(str(self._path), reason) from error
+            raise OutcomeUnknown(self._log, reason) from error
 
     def _trusted_descriptor(self) -> int:
         """Return a descriptor on which nothing has failed, of a log that is durable up to its end and ends there."""
@@ -284,7 +298,7 @@ class JsonlLogWriter:
             if error.errno not in (errno.ENOENT, errno.ELOOP):
                 raise
             what = "it was removed" if error.errno == errno.ENOENT else "a link has taken its place"
-            raise ForeignChange(str(self._path), what) from None
+            raise ForeignChange(self._log, what) from None
         return self._fd
 
     def _heal(self) -> int:
@@ -305,18 +319,17 @@ class JsonlLogWriter:
 
     def _require_unchanged(self, fd: int, *, surplus: int = 0) -> None:
         """Check that ``fd``, and what has the log's name, are the file that this writer knows."""
-        held = os.fstat(fd)
+        held, known = os.fstat(fd), self._status
         try:
-            named = os.lstat(self._path)
+            named = os.lstat(self._log)
         except FileNotFoundError:
-            raise ForeignChange(str(self._path), "it was removed") from None
-        if self._status is None or not (os.path.samestat(held, self._status) and os.path.samestat(named, held)):
-            raise ForeignChange(str(self._path), "another file has taken its place")
-        if held.st_nlink != self._status.st_nlink:
-            was = self._status.st_nlink
-            raise ForeignChange(str(self._path), f"it has {held.st_nlink} names where it had {was}")
+            raise ForeignChange(self._log, "it was removed") from None
+        if known is None or not _same(named, held) or not _same(held, known):
+            raise ForeignChange(self._log, "another file has taken its place")
+        if held.st_nlink != known.st_nlink:
+            raise ForeignChange(self._log, f"it has {held.st_nlink} names where it had {known.st_nlink}")
         if not self._end <= held.st_size <= self._end + surplus:
-            raise ForeignChange(str(self._path), f"it has {held.st_size} bytes where this writer left {self._end}")
+            raise ForeignChange(self._log, f"it has {held.st_size} bytes where this writer left {self._end}")
 
     def _forget_descriptor(self) -> None:
         # Linux frees the number even when close reports an error, so it is forgotten first and closed once.
@@ -342,6 +355,10 @@ def saved_tail(log: Path, offset: int, tail: bytes) -> Path | None:
     """Return where a torn tail is kept; None for one that is only zeros."""
     digest = hashlib.sha256(tail).hexdigest()[:12]
     return log.with_name(f"{log.name}.torn-{offset}-{digest}") if tail.strip(b"\0") else None
+
+
+def _same(one: os.stat_result, other: os.stat_result) -> bool:
+    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
 
 
 def lower_mark(log: LogFile) -> tuple[int, int]:
