@@ -41,7 +41,7 @@ SCALE = (
         nested_limit=300,
         faults=None,
         kills=250,
-        power_cuts=40,
+        power_cuts=80,
         open_step=1,
         contenders=400,
     )
