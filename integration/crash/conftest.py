@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     """Print what was tried, and keep it where asked to."""
     found = [report for kind in ("passed", "failed") for report in terminalreporter.getreports(kind)]
     reports = sorted(found, key=lambda report: report.nodeid)  # several workers end their tests in any order
@@ -59,8 +59,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for line in figures.table(rows):
         terminalreporter.write_line(line)
     if config.getoption("--write-figures", default=False):
-        if not FULL or config.option.keyword or [Path(argument).resolve() for argument in config.args] != [HERE]:
-            terminalreporter.write_line("the figures are left as they are: only a whole full set replaces them")
+        part = not FULL or config.option.keyword or [Path(argument).resolve() for argument in config.args] != [HERE]
+        if part or exitstatus:
+            terminalreporter.write_line(
+                "the page is left as it is: only a whole full set that passes replaces its figures"
+            )
         else:
             figures.write(ROOT / "docs" / "durability.md", rows, machine)
 
