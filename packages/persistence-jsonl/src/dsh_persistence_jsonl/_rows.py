@@ -60,13 +60,14 @@ _TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[\]{},:]')
 
 def encode_row(event: SessionEvent) -> bytes:
     """Return the event's line, newline included, with its data as the bytes it was born as."""
-    parts = [b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode(event.type), event.seq, event.time, event.encoded)]
+    head = b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode(event.type), event.seq, event.time, event.encoded)
+    tail = b',"ignorable":true}\n' if event.ignorable else b"}\n"
+    if event.source_event_seqs is None and event.surface_op is None:
+        return head + tail  # as most events are
     sources = b"" if event.source_event_seqs is None else b',"sourceEventSeqs":' + _encode_seqs(event.source_event_seqs)
     surface = b"" if event.surface_op is None else b',"surfaceOp":' + _encode_surface(event.surface_op)
     closer = sources and surface and _CLOSER.search(event.encoded, 0, _CLOSER_WINDOW_BYTES)
-    parts += (surface, sources) if closer else (sources, surface)
-    parts.append(b',"ignorable":true}\n' if event.ignorable else b"}\n")
-    return b"".join(parts)
+    return b"".join((head, surface, sources, tail) if closer else (head, sources, surface, tail))
 
 
 def decode_rows(text: bytes, first_seq: int) -> tuple[SessionEvent, ...] | None:

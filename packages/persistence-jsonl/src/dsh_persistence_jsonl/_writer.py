@@ -129,7 +129,7 @@ class JsonlLogWriter:
             self._trusted_descriptor()
         if rest.events:
             self._append(rest)
-        return Receipt(next_seq=batch.next_seq, digest=_digest(map(encode_row, batch.events)))
+        return Receipt(next_seq=batch.next_seq, digest=_digest(self._frames_of(batch)))
 
     def repair(self) -> Repair | None:
         """Save and cut the torn tail, then append again what was salvaged from it. Idempotent."""
@@ -179,8 +179,7 @@ class JsonlLogWriter:
         self._require_open()
         if batch.first_seq != self.next_seq:
             raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
-        rows = [self._row(encode_row(event), event.seq) for event in batch.events]
-        frames = [self._frame(text) for text in _in_frames(rows)]
+        frames = self._frames_of(batch)
         begin = self._end
         try:  # the context manager ``usable`` would cost as much as a system call at every append
             if frames and self._status is None:
@@ -193,12 +192,15 @@ class JsonlLogWriter:
         if frames:
             self._index.add(batch.first_seq, begin)
         self.next_seq = batch.next_seq
-        return Receipt(next_seq=self.next_seq, digest=_digest(rows))
+        return Receipt(next_seq=self.next_seq, digest=_digest(frames))
 
-    def _row(self, row: bytes, seq: int) -> bytes:
-        if len(row) > ROW_BYTES:
+    def _frames_of(self, batch: EncodedBatch) -> list[bytes]:
+        """Return what is written of a batch, as often as one likes the same: frames, or the text of raw rows."""
+        rows = [encode_row(event) for event in batch.events]
+        if rows and len(max(rows, key=len)) > ROW_BYTES:
+            seq = next(seq for seq, row in enumerate(rows, batch.first_seq) if len(row) > ROW_BYTES)
             raise RowTooLarge(self._log, seq=seq, limit_bytes=ROW_BYTES)
-        return row
+        return [self._frame(text) for text in _in_frames(rows)]
 
     def _frame(self, text: bytes) -> bytes:
         return text if self._encoder is None else self._encoder.encode(text)
@@ -260,7 +262,7 @@ class JsonlLogWriter:
 
     def _extend(self, frames: Sequence[bytes]) -> None:
         fd = self._trusted_descriptor()
-        self._require_unchanged(fd)
+        self._require_unchanged()
         end, digest = self._end, self._digest.copy()
         self._trusted, self._surplus = False, sum(map(len, frames))
         try:
@@ -299,12 +301,15 @@ class JsonlLogWriter:
                 raise
             what = "it was removed" if error.errno == errno.ENOENT else "a link has taken its place"
             raise ForeignChange(self._log, what) from None
+        if self._status is None or not os.path.samestat(os.fstat(self._fd), self._status):
+            self._forget_descriptor()
+            raise ForeignChange(self._log, "another file has taken its place")
         return self._fd
 
     def _heal(self) -> int:
         """Open the log anew, cut it back to what was acknowledged or found, and make that durable."""
         fd = self._open_log()
-        self._require_unchanged(fd, surplus=self._surplus)
+        self._require_unchanged(surplus=self._surplus)
         if self._marked and hasattr(os, "posix_fadvise"):  # a sync of ours failed: its pages tell nothing
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         if os.fstat(fd).st_size != self._end:
@@ -317,19 +322,19 @@ class JsonlLogWriter:
         self._trusted, self._marked, self._surplus = True, True, 0
         return fd
 
-    def _require_unchanged(self, fd: int, *, surplus: int = 0) -> None:
-        """Check that ``fd``, and what has the log's name, are the file that this writer knows."""
-        held, known = os.fstat(fd), self._status
+    def _require_unchanged(self, *, surplus: int = 0) -> None:
+        """Check that what has the log's name is the file that this writer knows and has open, and as it left it."""
         try:
             named = os.lstat(self._log)
         except FileNotFoundError:
             raise ForeignChange(self._log, "it was removed") from None
-        if known is None or not _same(named, held) or not _same(held, known):
+        known = self._status
+        if known is None or named.st_ino != known.st_ino or named.st_dev != known.st_dev:
             raise ForeignChange(self._log, "another file has taken its place")
-        if held.st_nlink != known.st_nlink:
-            raise ForeignChange(self._log, f"it has {held.st_nlink} names where it had {known.st_nlink}")
-        if not self._end <= held.st_size <= self._end + surplus:
-            raise ForeignChange(self._log, f"it has {held.st_size} bytes where this writer left {self._end}")
+        if named.st_nlink != known.st_nlink:
+            raise ForeignChange(self._log, f"it has {named.st_nlink} names where it had {known.st_nlink}")
+        if not self._end <= named.st_size <= self._end + surplus:
+            raise ForeignChange(self._log, f"it has {named.st_size} bytes where this writer left {self._end}")
 
     def _forget_descriptor(self) -> None:
         # Linux frees the number even when close reports an error, so it is forgotten first and closed once.
@@ -357,10 +362,6 @@ def saved_tail(log: Path, offset: int, tail: bytes) -> Path | None:
     return log.with_name(f"{log.name}.torn-{offset}-{digest}") if tail.strip(b"\0") else None
 
 
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return one.st_ino == other.st_ino and one.st_dev == other.st_dev
-
-
 def lower_mark(log: LogFile) -> tuple[int, int]:
     """Let the mark of an intact log vouch for no more than is there; return what it said before and says now.
 
@@ -386,8 +387,8 @@ def lower_mark(log: LogFile) -> tuple[int, int]:
     return mark.length, scan.end
 
 
-def _digest(rows: Iterable[bytes]) -> bytes:
-    return hashlib.blake2b(b"".join(rows), digest_size=16).digest()
+def _digest(frames: Iterable[bytes]) -> bytes:
+    return hashlib.blake2b(b"".join(frames), digest_size=16).digest()
 
 
 def _in_frames(rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
@@ -53,6 +54,9 @@ class WriterThreads:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._under_way = 0
+        self._ended: deque[Job] = deque()
+        self._woken = False
+        """Whether the loop has been told that there are ended jobs, and has not come to it yet."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, job: Job) -> None:
@@ -70,7 +74,8 @@ class WriterThreads:
             self._jobs.put(job)
         else:
             job.run()
-            self._loop.call_soon(self._done, (job,))
+            self._ended.append(job)
+            self._loop.call_soon(self._tell_all)
 
     def stop(self) -> None:
         """End the threads once everything submitted is done, and wait for that. Blocks."""
@@ -93,12 +98,18 @@ class WriterThreads:
             self._tell(loop, (job,))
 
     def _tell(self, loop: asyncio.AbstractEventLoop, jobs: Sequence[Job]) -> None:
-        with contextlib.suppress(RuntimeError):  # a loop that has ended has nobody who waits
-            loop.call_soon_threadsafe(self._done, jobs)
+        self._ended.extend(jobs)
+        # A wake-up that is due takes these along: each costs the loop more than what it has to do for a write.
+        if not self._woken:
+            self._woken = True
+            with contextlib.suppress(RuntimeError):  # a loop that has ended has nobody who waits
+                loop.call_soon_threadsafe(self._tell_all)
 
-    def _done(self, jobs: Sequence[Job]) -> None:
-        self._under_way -= len(jobs)
-        for job in jobs:
+    def _tell_all(self) -> None:
+        self._woken = False  # before they are taken: who ends from now on wakes the loop again
+        while self._ended:
+            job = self._ended.popleft()
+            self._under_way -= 1
             job.done(job.error)
 
 
