@@ -197,10 +197,13 @@ class JsonlLogWriter:
     def _frames_of(self, batch: EncodedBatch) -> list[bytes]:
         """Return what is written of a batch, as often as one likes the same: frames, or the text of raw rows."""
         rows = [encode_row(event) for event in batch.events]
-        if rows and len(max(rows, key=len)) > ROW_BYTES:
-            seq = next(seq for seq, row in enumerate(rows, batch.first_seq) if len(row) > ROW_BYTES)
-            raise RowTooLarge(self._log, seq=seq, limit_bytes=ROW_BYTES)
-        return [self._frame(text) for text in _in_frames(rows)]
+        text = b"".join(rows)
+        if len(text) > ROW_BYTES:
+            for seq, row in enumerate(rows, batch.first_seq):
+                if len(row) > ROW_BYTES:
+                    raise RowTooLarge(self._log, seq=seq, limit_bytes=ROW_BYTES)
+        texts = _in_frames(rows) if len(text) > FRAME_BYTES else [text] if text else []
+        return [self._frame(text) for text in texts]
 
     def _frame(self, text: bytes) -> bytes:
         return text if self._encoder is None else self._encoder.encode(text)
