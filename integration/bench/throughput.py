@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agents import SQLiteSession
 
 from dsh_persistence import SessionPersistence
+from dsh_persistence._threads import WriterThreads
 from dsh_persistence_jsonl import JsonlLogStore, JsonlLogWriter
 from dsh_session import EncodedBatch, Session, SessionEvent, SessionHeader, encode_data
 
@@ -57,6 +58,13 @@ class Plain:
         self._file.close()
 
 
+class OnTheLoop(WriterThreads):
+    """No threads: the coordinator makes every write, and so waits for every sync, on the loop."""
+
+    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        pass
+
+
 class Desk:
     """One of each contestant, over a folder of its own."""
 
@@ -72,10 +80,10 @@ class Desk:
         """Return a writer of a new log in a root of that name."""
         return JsonlLogStore(self.root / name).create(SessionHeader.new(cwd="/srv/project"))
 
-    def new_session(self) -> Session:
-        """Return a new session that the coordinator follows."""
+    def new_session(self, persistence: SessionPersistence | None = None) -> Session:
+        """Return a new session that a coordinator follows, by default the desk's."""
         session = Session(SessionHeader.new(cwd="/srv/project"))
-        self.persistence.attach(session)
+        (persistence or self.persistence).attach(session)
         return session
 
     async def close(self) -> None:
@@ -203,21 +211,26 @@ def _pipelined(arena: Arena, desk: Desk, timed: Timed) -> Iterable[Figure]:
 
 
 def _many(arena: Arena, desk: Desk, timed: Timed) -> Iterable[Figure]:
-    sessions: list[Session] = []
+    inline = SessionPersistence(JsonlLogStore(desk.root / "inline"))
+    inline._writers = OnTheLoop()
+    sessions: dict[SessionPersistence, list[Session]] = {desk.persistence: [], inline: []}
     with ExitStack() as stack:
         writers = [stack.enter_context(desk.new_writer("many")) for _ in range(SESSIONS)]
 
-        async def in_threads() -> None:
-            sessions.extend(desk.new_session() for _ in range(SESSIONS - len(sessions)))
-
+        def through(persistence: SessionPersistence) -> Callable[[], Awaitable[None]]:
             async def one(session: Session) -> None:
                 for _ in range(EACH):
                     session.append(TYPE, DATA)
-                    await desk.persistence.flush(session.id)
+                    await persistence.flush(session.id)
 
-            await asyncio.gather(*map(one, sessions))
+            async def all_of_them() -> None:
+                mine = sessions[persistence]
+                mine.extend(desk.new_session(persistence) for _ in range(SESSIONS - len(mine)))
+                await asyncio.gather(*map(one, mine))
 
-        async def on_the_loop() -> None:
+            return all_of_them
+
+        async def bare() -> None:
             async def one(writer: JsonlLogWriter) -> None:
                 for _ in range(EACH):
                     writer.append(one_event(writer.next_seq))
@@ -225,13 +238,20 @@ def _many(arena: Arena, desk: Desk, timed: Timed) -> Iterable[Figure]:
 
             await asyncio.gather(*map(one, writers))
 
-        contestants = {"threads": timed(in_threads), "loop": timed(on_the_loop)}
-        samples = arena.hold("many sessions", contestants, rounds=11, warm_up=True)
-    rate = SESSIONS * EACH / samples.median("loop")
-    against = f"the same writers, syncing on the loop, {rate:,.0f} events/s"
+        contestants = {
+            "threads": timed(through(desk.persistence)),
+            "loop": timed(through(inline)),
+            "bare": timed(bare),
+        }
+        samples = arena.hold("many sessions", contestants, rounds=15, warm_up=True)
+        timed(inline.close)()
     what = f"events/s, {SESSIONS} sessions awaiting"
-    yield Figure(what=what, value=samples.ratio("loop", "threads"), unit="x", against=against, least=1.4)
-    require(SESSIONS, sum(session.next_seq > 0 for session in sessions), "sessions written")
+    for name, who, least in (("loop", "the same coordinator", 1.4), ("bare", "bare writers", None)):
+        rate = SESSIONS * EACH / samples.median(name)
+        against = f"{who}, syncing on the loop, {rate:,.0f} events/s"
+        yield Figure(what=what, value=samples.ratio(name, "threads"), unit="x", against=against, least=least)
+    for mine in sessions.values():
+        require(SESSIONS, sum(session.next_seq > 0 for session in mine), "sessions written")
 
 
 async def _open(root: Path) -> Desk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -49,6 +50,7 @@ _decode = msgspec.json.Decoder(Row).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_lines = msgspec.json.Decoder(Row).decode_lines
 _encode = msgspec.json.Encoder().encode
+_encode_type = lru_cache(maxsize=256)(_encode)
 
 # A harness writes the results of crash and fork closers with the last two keys the other way round.
 _CLOSER = re.compile(rb'"message":\{"id":"(?:interrupted|forked)-tool-result-')
@@ -60,7 +62,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[\]{},:]')
 
 def encode_row(event: SessionEvent) -> bytes:
     """Return the event's line, newline included, with its data as the bytes it was born as."""
-    head = b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode(event.type), event.seq, event.time, event.encoded)
+    head = b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode_type(event.type), event.seq, event.time, event.encoded)
     tail = b',"ignorable":true}\n' if event.ignorable else b"}\n"
     if event.source_event_seqs is None and event.surface_op is None:
         return head + tail  # as most events are
