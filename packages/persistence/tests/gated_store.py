@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
 
 from dsh_persistence import (
-    Capabilities,
-    ListedSession,
     LogStore,
-    LogTail,
     LogWriter,
     Receipt,
     Repair,
-    SessionLocation,
-    StoredPrefix,
 )
-from dsh_session import EncodedBatch, SessionEvent, SessionHeader
+from dsh_persistence.contract.faults import FaultyStore, FaultyWriter
+from dsh_session import EncodedBatch, SessionHeader
 
 
 class _AfterWrite(Exception):
@@ -56,28 +51,20 @@ class Faults:
         return _AfterWrite(error)
 
 
-class GatedWriter:
-    def __init__(self, inner: LogWriter, faults: Faults, session_id: str) -> None:
-        self._inner = inner
+class GatedWriter(FaultyWriter):
+    def __init__(self, store: GatedStore, inner: LogWriter, faults: Faults, session_id: str) -> None:
+        super().__init__(store, inner)
         self._faults = faults
         self._id = session_id
         self._used = False
 
-    @property
-    def stored(self) -> StoredPrefix | None:
-        return self._inner.stored
-
-    @property
-    def next_seq(self) -> int:
-        return self._inner.next_seq
-
     def append(self, batch: EncodedBatch) -> Receipt:
         self._faults.batches.append((batch.first_seq, len(batch.events)))
-        return self._write(self._inner.append, batch)
+        return self._write(self.inner.append, batch)
 
     def resend(self, batch: EncodedBatch) -> Receipt:
         self._faults.resent.append((batch.first_seq, len(batch.events)))
-        return self._write(self._inner.resend, batch)
+        return self._write(self.inner.resend, batch)
 
     def _write(self, write: Callable[[EncodedBatch], Receipt], batch: EncodedBatch) -> Receipt:
         faults = self._faults
@@ -98,58 +85,28 @@ class GatedWriter:
 
     def repair(self) -> Repair | None:
         self._faults.repaired.append(self._id)
-        return self._inner.repair()
-
-    def checkpoint(self) -> None:
-        self._inner.checkpoint()
+        return self.inner.repair()
 
     def close(self) -> None:
         self._faults.overlap |= self._used
         self._faults.closed.append(self._id)
-        self._inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self.inner.close()
 
 
-class GatedStore:
+class GatedStore(FaultyStore):
     """Puts faults before a store; what the store does is untouched."""
 
-    name = "gated"
-
     def __init__(self, inner: LogStore, faults: Faults) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._faults = faults
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.inner.capabilities
-
-    def locate(self, header: SessionHeader) -> SessionLocation | None:
-        return self.inner.locate(header)
-
     def create(self, header: SessionHeader) -> GatedWriter:
-        return GatedWriter(self.inner.create(header), self._faults, header.id)
+        return GatedWriter(self, self.inner.create(header), self._faults, header.id)
 
     def open(self, session_id: str) -> GatedWriter:
         self._faults.reached.set()
         assert self._faults.opening.wait(30)
-        return GatedWriter(self.inner.open(session_id), self._faults, session_id)
-
-    def read(self, ref: str | SessionLocation, *, from_seq: int = 0) -> StoredPrefix:
-        return self.inner.read(ref, from_seq=from_seq)
-
-    def scan(self, ref: str | SessionLocation) -> Iterator[SessionEvent]:
-        return self.inner.scan(ref)
-
-    def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
-        return self.inner.tail(ref, cursor)
-
-    def list(self) -> Iterator[ListedSession]:
-        return self.inner.list()
+        return GatedWriter(self, self.inner.open(session_id), self._faults, session_id)
 
     def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> list[Receipt | Exception]:
         self._faults.groups.append(len(items))
