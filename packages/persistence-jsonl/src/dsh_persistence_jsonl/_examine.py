@@ -16,13 +16,13 @@ from dsh_persistence import (
     StoredPrefix,
     StoreUnusable,
 )
+from dsh_persistence.files import holder_of
 from dsh_session import EventRefused, SessionEvent, generations
 
 from ._autopsy import autopsy
 from ._findings import Finding, found
 from ._index import IndexReader, index_path
 from ._layout import LOCK_NAME, SUFFIXES, LogFile, folders_of, logs_in, project_segment, session_segment
-from ._lease import holder_of
 from ._mark import digest_of, mark_path, read_mark
 from ._named import id_of
 from ._read import opened, read_whole

@@ -12,7 +12,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from ._disk import open_regular
+from dsh_persistence.files import open_regular
 
 _MAGIC = b"dsh-py frame idx"
 _RECORD = struct.Struct("<QQ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -11,9 +12,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dsh_persistence import StoreUnusable
+from dsh_persistence.files import require_passing, usable
 from dsh_session import SessionHeader, generations
-
-from ._disk import require_passing, usable
 
 Encoding = Literal["zstd", "raw"]
 """``zstd`` frames in ``.jsonl.zstd``, or ``raw`` lines in ``.jsonl``."""
@@ -152,3 +152,11 @@ def _units(text: str) -> Iterator[str]:
 
 def _escape(unit: str) -> str:
     return unit if _PLAIN.fullmatch(unit) else f"~{ord(unit):04X}"
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that a writer left when it died; only who holds the lease makes any."""
+    for name in os.listdir(folder):  # noqa: PTH208  # names are enough
+        if name.startswith("session.") and name.endswith(".tmp"):
+            with contextlib.suppress(OSError):  # they are in nobody's way
+                (folder / name).unlink(missing_ok=True)

@@ -16,7 +16,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from ._disk import NO_FILE, open_regular, sync_content, sync_file, sync_folder, write_all
+from dsh_persistence.files import NO_FILE, open_regular, sync_content, sync_file, sync_folder, write_all
 
 SLOT_OFFSETS = (0, 512)
 _SLOT = struct.Struct("<Q16sI")

@@ -15,9 +15,9 @@ from typing import Any, cast
 import msgspec
 
 from dsh_persistence import ForeignChange, LogTail, RowTooLarge, SessionCorrupt, SessionNotFound, StoredPrefix
+from dsh_persistence.files import NO_FILE, open_regular, read_all, require_passing, usable
 from dsh_session import EventLog, SessionEvent, SessionHeader
 
-from ._disk import NO_FILE, open_regular, read_all, require_passing, usable
 from ._frames import PIECE_BYTES, FrameDecoder, first_frame_text, has_checksum
 from ._index import IndexReader
 from ._layout import LogFile

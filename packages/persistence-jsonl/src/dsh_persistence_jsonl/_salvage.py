@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from dsh_persistence import LogWriter, SessionCorrupt, SessionLocation, StoreUnusable
+from dsh_persistence.files import open_regular
 from dsh_session import EncodedBatch, EventRefused, SessionEvent, SessionHeader
 
 from ._branches import Branch, Branches, of_branch
-from ._disk import open_regular
 from ._layout import LogFile, project_segment
 from ._mark import read_mark
 from ._named import id_of, log_of, require_current

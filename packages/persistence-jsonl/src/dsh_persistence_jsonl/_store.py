@@ -24,11 +24,12 @@ from dsh_persistence import (
     StoredPrefix,
     StoreUnusable,
 )
+from dsh_persistence.files import Lease, usable
 from dsh_session import SessionEvent, SessionHeader, generations
 
-from ._disk import remove_leftovers, usable
 from ._frames import FrameDecoder
 from ._layout import (
+    LOCK_NAME,
     NAME_BYTES,
     Encoding,
     LogFile,
@@ -36,11 +37,11 @@ from ._layout import (
     log_path,
     logs_in,
     project_segment,
+    remove_leftovers,
     session_folders,
     session_segment,
     subfolders,
 )
-from ._lease import Lease
 from ._read import decoded_text, follow, header_of, read_suffix, read_whole, stream
 from ._writer import Found, JsonlLogWriter, lower_mark
 
@@ -78,7 +79,7 @@ class JsonlLogStore:
         """Claim an existing log and read it under the claim."""
         log = self._resolve(session_id)
         with usable(log.folder):
-            lease = Lease(Path(log.folder), session_id)
+            lease = Lease(Path(log.folder, LOCK_NAME), session_id)
         try:
             remove_leftovers(Path(log.folder))
             scan, stored, status = read_whole(log, fresh=True)
@@ -148,7 +149,7 @@ class JsonlLogStore:
         """
         log = self._resolve(ref)
         with usable(log.folder):
-            lease = Lease(Path(log.folder), Path(log.folder).name)
+            lease = Lease(Path(log.folder, LOCK_NAME), Path(log.folder).name)
             try:
                 return lower_mark(log)
             finally:

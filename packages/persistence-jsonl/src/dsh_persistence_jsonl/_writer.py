@@ -29,11 +29,9 @@ from dsh_persistence import (
     StoredPrefix,
     unwritten,
 )
-from dsh_session import EncodedBatch, SessionHeader, encode_header
-
-from ._disk import (
+from dsh_persistence.files import (
+    Lease,
     make_folders,
-    remove_leftovers,
     require_passing,
     sync_content,
     sync_file,
@@ -42,10 +40,11 @@ from ._disk import (
     write_all,
     write_new,
 )
+from dsh_session import EncodedBatch, SessionHeader, encode_header
+
 from ._frames import FrameEncoder
 from ._index import IndexWriter
-from ._layout import Encoding, LogFile, logs_in
-from ._lease import Lease
+from ._layout import LOCK_NAME, Encoding, LogFile, logs_in, remove_leftovers
 from ._mark import DIGEST_BYTES, Mark, MarkWriter, digest_of, read_mark
 from ._read import opened, read_whole
 from ._rows import encode_row
@@ -255,7 +254,7 @@ class JsonlLogWriter:
         if folder.name not in os.listdir(folder.parent):  # noqa: PTH208  # names, and a Path for each is no use
             raise SessionIdCollision(self._header.id, str(folder))
         if self._lease is None:
-            self._lease = Lease(folder, self._header.id)
+            self._lease = Lease(folder / LOCK_NAME, self._header.id)
         if existing := logs_in(str(folder)):
             self._lease.close()
             self._lease = None

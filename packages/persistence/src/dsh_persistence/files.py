@@ -1,4 +1,4 @@
-"""File-system steps whose order is the durability protocol (DURABILITY §3)."""
+"""For stores that keep files: the steps whose order makes a file durable, and the lease on one (DURABILITY §3)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dsh_persistence import StoreUnusable
+from .errors import SessionBusy, StoreUnusable
 
 # Errors that say what a place is, rather than what went wrong there once.
 _LASTING = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 NO_FILE = frozenset({errno.EINVAL, errno.ELOOP, errno.EISDIR, errno.ENXIO})
 """Errors of ``open_regular`` that say that the name leads to something else than a file."""
+
+_TRIES = 3
+_LOCKS = Path("/proc/locks")
+_LOCK_FIELDS = 8
 
 
 @contextmanager
@@ -94,14 +98,6 @@ def make_folders(folder: Path, *, root: Path) -> None:
     sync_folder(folder.parent)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that a writer left when it died; only who holds the lease makes any."""
-    for name in os.listdir(folder):  # noqa: PTH208  # names are enough
-        if name.startswith("session.") and name.endswith(".tmp"):
-            with contextlib.suppress(OSError):  # they are in nobody's way
-                (folder / name).unlink(missing_ok=True)
-
-
 def write_all(fd: int, data: bytes, offset: int) -> None:
     """Write all of ``data`` at ``offset``, however many calls that takes."""
     view = memoryview(data)
@@ -131,3 +127,89 @@ def write_new(path: Path, data: bytes) -> os.stat_result:
         return os.fstat(fd)
     finally:
         os.close(fd)
+
+
+class Lease:
+    """An exclusive ``flock`` on the session's lock file, held until closed or until this process dies.
+
+    ``flock`` and not a POSIX lock, which vanishes when any descriptor of the file closes. A file that was
+    removed or replaced meanwhile is no lease: it is taken anew.
+    """
+
+    def __init__(self, path: Path, session_id: str) -> None:
+        """Take the lease through the lock file at ``path``. Raises ``SessionBusy`` at once when somebody holds it."""
+        try:
+            import fcntl  # noqa: PLC0415  # absent on Windows, where logs can be read all the same
+        except ImportError:
+            raise StoreUnusable(str(path), "writing needs flock, which this platform does not have") from None
+        self._path = path
+        for _ in range(_TRIES):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is(self._fd, path):
+                    return
+            except BlockingIOError:
+                _close(self._fd)
+                raise SessionBusy(session_id, f"{holder_of(path) or 'another writer'} (lock {path})") from None
+            except BaseException:
+                _close(self._fd)
+                raise
+            _close(self._fd)
+        raise SessionBusy(session_id, f"somebody who replaces {path}")
+
+    def close(self) -> None:
+        """Release the lease."""
+        _close(self._fd)
+
+    def discard(self) -> None:
+        """Remove the lock file, for which nothing but this lease has a use, and release the lease."""
+        with contextlib.suppress(OSError):  # whoever comes next takes the lease of what is left
+            self._path.unlink()
+        self.close()
+
+
+def holder_of(lock: Path) -> str | None:
+    """Return who holds the lock of a session, for people; None when nobody does or it cannot be known.
+
+    Takes no lock itself, so that it stands in nobody's way.
+    """
+    try:
+        status = lock.lstat()
+        held = _LOCKS.read_text()
+    except OSError:
+        return None
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in held.splitlines():
+        # 7: FLOCK  ADVISORY  WRITE 4711 fe:00:393276 0 EOF
+        fields = line.split()
+        if len(fields) == _LOCK_FIELDS and fields[1] == "FLOCK" and fields[5] == place:
+            return _process(int(fields[4]))
+    return None
+
+
+def _process(pid: int) -> str:
+    if pid <= 0:
+        return "a process out of sight"
+    if pid == os.getpid():
+        return "another writer of this process"
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return f"process {pid}"
+    return f"process {pid} ({name})"
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):  # Linux lets go of the file, and so of the lock, all the same
+        os.close(fd)
+
+
+def _is(fd: int, path: Path) -> bool:
+    """Tell whether the name still leads to the locked file."""
+    try:
+        named = path.lstat()
+    except FileNotFoundError:
+        return False
+    held = os.fstat(fd)
+    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
