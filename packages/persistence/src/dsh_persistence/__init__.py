@@ -3,6 +3,7 @@
 One invariant: what an awaited append or flush acknowledged is on disk, and what it did not acknowledge is still queued.
 """
 
+from ._copy import Copied, Outcome, ShowsHolder, copy_sessions
 from ._memory import MemoryLogStore
 from ._resend import unwritten
 from ._seam import (
@@ -42,6 +43,7 @@ from .errors import (
 
 __all__ = [
     "Capabilities",
+    "Copied",
     "ForeignChange",
     "FormatNotSupported",
     "GroupCommit",
@@ -52,6 +54,7 @@ __all__ = [
     "LogTail",
     "LogWriter",
     "MemoryLogStore",
+    "Outcome",
     "OutcomeUnknown",
     "PersistenceClosed",
     "PersistenceError",
@@ -68,9 +71,11 @@ __all__ = [
     "SessionLocation",
     "SessionNotFound",
     "SessionPersistence",
+    "ShowsHolder",
     "StoreUnusable",
     "StoredPrefix",
     "TornTail",
     "WriteFailed",
+    "copy_sessions",
     "unwritten",
 ]
