@@ -61,7 +61,7 @@ class Plain:
 class OnTheLoop(WriterThreads):
     """No threads: the coordinator makes every write, and so waits for every sync, on the loop."""
 
-    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_thread(self) -> None:
         pass
 
 

@@ -23,6 +23,7 @@ FAILED_AND_KILLED = ("once", "killed there")
 WORKLOADS = {
     ("write", "zstd"): dict.fromkeys(FAULTS, EVERYTHING),
     ("write", "raw"): {"once": EVERYTHING, "twice": ONE_ERROR, "three times": ONE_ERROR, "killed there": EVERYTHING},
+    ("together", "zstd"): {"once": EVERYTHING, "twice": ONE_ERROR, "killed there": EVERYTHING},
     ("live", "zstd"): {"once": EVERYTHING, "twice": ONE_ERROR, "three times": ONE_ERROR, "killed there": EVERYTHING},
     ("live", "raw"): dict.fromkeys(FAILED_AND_KILLED, ONE_ERROR),
 }
@@ -50,7 +51,7 @@ def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
 
     The workload tries again, through the same writer and a new one in turn, and has to finish.
     """
-    sizes = SCALE.small if workload == "write" else ()
+    sizes = {"write": SCALE.small, "together": ("--sessions=2", "--batches=2"), "live": ()}[workload]
     command = crashsim.workload(workload, f"--encoding={encoding}", *sizes)
     drawn = [] if SCALE.faults is None else [f"--max={SCALE.faults}"]
 

@@ -15,13 +15,14 @@ from .simulate import JUDGE, CrashSim, Summary
 
 raw_in_full = pytest.param("raw", marks=pytest.mark.full)
 MODELS = ("kill", "ext4", "strict")
+TWO_SESSIONS = ("--sessions=2", "--batches=4")
 RECOVERIES = {"write": "write {state} --batches=1", "load": "load {state}"}
 """How a session is taken up again: by a writer that goes on, by a load that closes the turn."""
 
 
 def arguments(workload: str, encoding: str, sizes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments of a workload; only the one that writes has sizes."""
-    return (workload, f"--encoding={encoding}", *(sizes if workload == "write" else ()))
+    """Return the arguments of a workload; the one that plays a whole life has no sizes."""
+    return (workload, f"--encoding={encoding}", *(sizes if workload != "live" else ()))
 
 
 def require_none_bad(summary: Summary) -> None:
@@ -38,11 +39,19 @@ def note_of(summary: Summary) -> str:
 
 @pytest.mark.parametrize(
     ("workload", "encoding"),
-    [("write", "zstd"), ("write", "raw"), ("live", "zstd"), pytest.param("live", "raw", marks=pytest.mark.full)],
+    [
+        ("write", "zstd"),
+        ("write", "raw"),
+        ("together", "zstd"),
+        pytest.param("together", "raw", marks=pytest.mark.full),
+        ("live", "zstd"),
+        pytest.param("live", "raw", marks=pytest.mark.full),
+    ],
 )
 def test_every_state(crashsim: CrashSim, figure: Recorder, workload: str, encoding: str) -> None:
     """G1 to G4, G6 to G10: whatever the disk kept, what was acknowledged is there, and the session goes on."""
-    recording = crashsim.record(crashsim.workload(*arguments(workload, encoding, SCALE.states)))
+    sizes = TWO_SESSIONS if workload == "together" else SCALE.states
+    recording = crashsim.record(crashsim.workload(*arguments(workload, encoding, sizes)))
     assert recording.exit_code == 0
 
     (summary,) = crashsim.replay(recording)
@@ -82,18 +91,26 @@ def test_a_crash_inside_recovery(crashsim: CrashSim, figure: Recorder, recovery:
 
 
 @pytest.mark.parametrize("in_a_row", [1, pytest.param(2, marks=pytest.mark.full)])
-@pytest.mark.parametrize("encoding", ["zstd", raw_in_full])
-def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, encoding: str, in_a_row: int) -> None:
+@pytest.mark.parametrize(
+    ("workload", "encoding"),
+    [
+        ("write", "zstd"),
+        pytest.param("write", "raw", marks=pytest.mark.full),
+        pytest.param("together", "zstd", marks=pytest.mark.full),
+    ],
+)
+def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, workload: str, encoding: str, in_a_row: int) -> None:
     """G11: after a failed sync nothing is promised on the strength of a later one; the bytes are written again.
 
     In every state that follows, what was dirty at the failure is lost unless it was.
     """
-    workload = crashsim.workload(*arguments("write", encoding, SCALE.small))
+    sizes = ("--sessions=2", "--batches=2") if workload == "together" else SCALE.small
+    command = crashsim.workload(*arguments(workload, encoding, sizes))
     states = failures = refused = failed = 0
     for call in ("fsync", "fdatasync"):
         for nth in itertools.count(1, SCALE.sync_step):
             when = f"{nth}..{nth + in_a_row - 1}"
-            recording = crashsim.record(workload, inject=[f"{call}:error=EIO:when={when}"])
+            recording = crashsim.record(command, inject=[f"{call}:error=EIO:when={when}"])
             if not recording.failed_syncs:
                 break
             assert recording.exit_code == 0
@@ -103,5 +120,5 @@ def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, encoding: str, i
             refused += summary.refused
     what = "a failed sync, then a crash" if in_a_row == 1 else f"{in_a_row} failed syncs in a row, then a crash"
     note = f"{failed} syncs" + (f", refused above the mark: {refused}" if refused else "")
-    figure(what, encoding, tried=states, unit="states", bad=failures, note=note)
+    figure(f"{what}, {workload}", encoding, tried=states, unit="states", bad=failures, note=note)
     assert failed >= 3

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from dsh_persistence import (
     OutcomeUnknown,
+    Receipt,
     SessionNotFound,
     SessionPersistence,
     StoredPrefix,
@@ -93,9 +94,25 @@ class Pen:
     def write(self, batches: int) -> None:
         """Make the log that many batches longer, and acknowledge each."""
         for _ in range(batches):
-            batch = self.story.batch_at(insist(lambda: self._open().next_seq))
-            insist(lambda due=batch: self._put(due), failed=self._doubt)  # type: ignore[misc]
-            acknowledge(self.story.header.id, batch.next_seq)
+            self._insist_on(self._due())
+
+    def join(self) -> tuple[JsonlLogWriter, EncodedBatch]:
+        """Return what it takes part in a group with; whatever is owed is settled before."""
+        while True:
+            batch = self._due()
+            if not self._owed:
+                return insist(self._open), batch
+            self._insist_on(batch)
+
+    def leave(self, batch: EncodedBatch, answer: Receipt | Exception) -> None:
+        """Acknowledge what the group made durable, and what it did not once that is made up for."""
+        if isinstance(answer, Receipt):
+            acknowledge(self.story.header.id, answer.next_seq)
+        elif isinstance(answer, PASSING):
+            self._doubt(answer, 0)
+            self._insist_on(batch)
+        else:
+            raise answer
 
     def rest(self) -> None:
         """Give up the claim; the next write opens the log anew."""
@@ -104,13 +121,20 @@ class Pen:
             writer.checkpoint()
             writer.close()
 
+    def _due(self) -> EncodedBatch:
+        return self.story.batch_at(insist(lambda: self._open().next_seq))
+
+    def _insist_on(self, batch: EncodedBatch) -> None:
+        insist(lambda: self._put(batch), failed=self._doubt)
+        acknowledge(self.story.header.id, batch.next_seq)
+
     def _open(self) -> JsonlLogWriter:
         if self._writer is None:
             try:
                 self._writer = self._store.open(self.story.header.id)
                 announce_tail(self._writer.stored)
             except SessionNotFound:
-                self._writer = self._store.create(self.story.header)
+                self._writer, self._owed = self._store.create(self.story.header), False
         self._writer.repair()
         return self._writer
 
@@ -139,6 +163,19 @@ def write(store: JsonlLogStore, batches: int, sessions: int) -> None:
         pen.rest()
 
 
+def write_together(store: JsonlLogStore, batches: int, sessions: int) -> None:
+    """Make all sessions longer in groups, a batch of each at a time; close and reopen the first on the way."""
+    pens = [Pen(store, session_id) for session_id in SESSIONS[:sessions]]
+    for number in range(batches):
+        if number == batches // 2:
+            pens[0].rest()
+        group = [pen.join() for pen in pens]
+        for pen, (_, batch), answer in zip(pens, group, store.append_group(group), strict=True):
+            pen.leave(batch, answer)
+    for pen in pens:
+        pen.rest()
+
+
 async def load(store: JsonlLogStore) -> None:
     """Load every session, which commits its crash repair."""
     async with SessionPersistence(store) as persistence:
@@ -152,7 +189,7 @@ async def load(store: JsonlLogStore) -> None:
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["write", "live", "load"])
+    parser.add_argument("what", choices=["write", "together", "live", "load"])
     parser.add_argument("root")
     parser.add_argument("--encoding", choices=["zstd", "raw"], default="zstd")
     parser.add_argument("--batches", type=int, default=4, help="how many each session is made longer by")
@@ -166,6 +203,8 @@ def main() -> None:
     store = insist(lambda: JsonlLogStore(asked.root, encoding=encoding))
     if asked.what == "write":
         write(store, asked.batches, asked.sessions)
+    elif asked.what == "together":
+        write_together(store, asked.batches, asked.sessions)
     elif asked.what == "live":
         asyncio.run(live_once(store, acknowledge, insist_async))
     else:

@@ -45,6 +45,7 @@ class TestCoordinator(PersistenceContract):
 
 
 def test_capabilities() -> None:
-    """Files are artifacts of their own, outlive the process, and are claimed across processes."""
+    """Files are artifacts of their own, outlive the process, are claimed across processes and committed in groups."""
     capabilities = JsonlLogStore.capabilities
+    assert capabilities.group_commit
     assert (capabilities.has_artifacts, capabilities.cross_process_claim, capabilities.durable) == (True, True, True)

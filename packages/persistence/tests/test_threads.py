@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dsh_persistence import LogWriter, MemoryLogStore, Receipt, SessionPersistence, WriteFailed
+from dsh_persistence._memory import MemoryLogWriter
 from dsh_persistence._threads import SYNC_THREADS, Job, WriterThreads
 from dsh_session import EncodedBatch, Session
 
@@ -150,6 +151,32 @@ async def test_a_group_closes_no_writer_before_its_append(
     await released
     await flush
     assert (len(memory.read(second.id).events), faults.closed) == (1, [second.id])
+
+
+async def test_opening_a_log_holds_no_group_up(start: Start, new_session: NewSession, until: Until) -> None:
+    """While a session adopts its stored log, which may be long, others are written."""
+    opening, gate = threading.Event(), threading.Event()
+
+    class Slow(MemoryLogStore):
+        def open(self, session_id: str) -> MemoryLogWriter:
+            opening.set()
+            assert gate.wait(30)
+            return super().open(session_id)
+
+    memory = Slow(group_commit=True)
+    service = start(memory)
+    first, second = attach(service, new_session, 2)
+    note(first)
+    with memory.create(first.header) as writer:
+        writer.append(first.batch(0))
+    adopted = asyncio.create_task(service.flush(first.id))
+    await until(opening.is_set)
+    note(second)
+    await asyncio.wait_for(service.flush(second.id), 20)
+    assert not adopted.done()
+    gate.set()
+    await adopted
+    assert len(memory.read(second.id).events) == 1
 
 
 @pytest.mark.usefixtures("slow_retries")

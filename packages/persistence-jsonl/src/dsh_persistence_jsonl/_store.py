@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -15,7 +16,9 @@ from dsh_persistence import (
     FormatNotSupported,
     ListedSession,
     LogTail,
+    LogWriter,
     PersistenceError,
+    Receipt,
     SessionAlreadyStored,
     SessionCorrupt,
     SessionIdTooLong,
@@ -25,9 +28,10 @@ from dsh_persistence import (
     StoreUnusable,
 )
 from dsh_persistence.files import Lease, usable
-from dsh_session import SessionEvent, SessionHeader, generations
+from dsh_session import EncodedBatch, SessionEvent, SessionHeader, generations
 
 from ._frames import FrameDecoder
+from ._group import Crew, append_group
 from ._layout import (
     LOCK_NAME,
     NAME_BYTES,
@@ -53,7 +57,7 @@ class JsonlLogStore:
     """
 
     name = "jsonl"
-    capabilities = Capabilities(has_artifacts=True, cross_process_claim=True)
+    capabilities = Capabilities(has_artifacts=True, cross_process_claim=True, group_commit=True)
 
     def __init__(self, root: str | os.PathLike[str], *, encoding: Encoding | None = None) -> None:
         """``root`` is made absolute here, once, and need not exist.
@@ -66,6 +70,7 @@ class JsonlLogStore:
             raise StoreUnusable(str(self.root), "is a file; the root of a store is a folder of sessions")
         self.encoding: Encoding = encoding or self._found_encoding() or "zstd"
         self._has_one_encoding = False
+        self._crew = Crew()
 
     def locate(self, header: SessionHeader) -> SessionLocation:
         """Return where the session's log is or will be. Pure: nothing is read or made."""
@@ -138,8 +143,13 @@ class JsonlLogStore:
                 if logs:
                     yield self._listed(logs, frames)
 
+    def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> Sequence[Receipt | Exception]:
+        """Append to several logs; they are written one after the other and synced side by side."""
+        return append_group(self._crew, [(cast("JsonlLogWriter", writer), batch) for writer, batch in items])
+
     def close(self) -> None:
-        """Do nothing: no descriptor outlives a call."""
+        """End the threads that sync for ``append_group``; no descriptor outlives a call."""
+        self._crew.close()
 
     def accept_shorter(self, ref: str | SessionLocation) -> tuple[int, int]:
         """Lower the mark of a log that is intact but shorter than what was acknowledged, as after restoring a copy.

@@ -10,10 +10,10 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
 
 from dsh_persistence import (
     ForeignChange,
@@ -53,6 +53,14 @@ FRAME_BYTES = 64 << 20
 """The most text that goes into one frame, but for a longer row."""
 ROW_BYTES = 16 << 20
 """The longest row a writer makes."""
+
+T = TypeVar("T")
+
+Syncs: TypeAlias = Generator[int, None, T]
+"""Work that yields each descriptor whose content has to be durable before it goes on.
+
+Where that fails the ``OSError`` is thrown into it.
+"""
 
 if TYPE_CHECKING:
     from ._store import JsonlLogStore
@@ -107,10 +115,19 @@ class JsonlLogWriter:
         self._mark = MarkWriter(str(path))
         self._index = IndexWriter(str(path), () if found is None else found.known)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the log is published, durable and whole, so that appending only writes, syncs and acknowledges."""
+        return self._trusted and not self._unrepaired
+
     def append(self, batch: EncodedBatch) -> Receipt:
         """Write a batch; durable when it returns. See ``LogWriter.append`` for the errors."""
+        return _alone(self.appending(batch))
+
+    def appending(self, batch: EncodedBatch) -> Syncs[Receipt]:
+        """Append in steps, between which somebody else syncs the log."""
         self.repair()
-        return self._append(batch)
+        return (yield from self._appending(batch))
 
     def resend(self, batch: EncodedBatch) -> Receipt:
         """Settle an unknown outcome: adopt what lies there of a batch and write the rest.
@@ -175,6 +192,9 @@ class JsonlLogWriter:
             raise ValueError(msg)
 
     def _append(self, batch: EncodedBatch) -> Receipt:
+        return _alone(self._appending(batch))
+
+    def _appending(self, batch: EncodedBatch) -> Syncs[Receipt]:
         self._require_open()
         if batch.first_seq != self.next_seq:
             raise SeqConflict(self._header.id, expected=self.next_seq, found=batch.first_seq)
@@ -184,7 +204,7 @@ class JsonlLogWriter:
             if frames and self._status is None:
                 begin = self._publish(frames)
             elif frames:
-                self._extend(frames)
+                yield from self._extend(frames)
         except OSError as error:
             require_passing(error, self._folder)
             raise
@@ -262,7 +282,7 @@ class JsonlLogWriter:
         remove_leftovers(folder)
         self._checked_new = True
 
-    def _extend(self, frames: Sequence[bytes]) -> None:
+    def _extend(self, frames: Sequence[bytes]) -> Syncs[None]:
         fd = self._trusted_descriptor()
         self._require_unchanged()
         end, digest = self._end, self._digest.copy()
@@ -271,7 +291,7 @@ class JsonlLogWriter:
             for frame in frames:
                 # One unsynced frame at most: a torn one that an intact one follows would be damage to any reader.
                 write_all(fd, frame, end)
-                sync_content(fd)
+                yield fd
                 digest.update(frame)
                 end += len(frame)
         except OSError as error:
@@ -387,6 +407,22 @@ def lower_mark(log: LogFile) -> tuple[int, int]:
     finally:
         writer.close()
     return mark.length, scan.end
+
+
+def _alone(steps: Syncs[T]) -> T:
+    """Take all steps, with the syncs between them."""
+    try:
+        fd = next(steps)
+        while True:
+            try:
+                sync_content(fd)
+            except OSError as error:
+                fd = steps.throw(error)
+            else:
+                fd = next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 def _digest(frames: Iterable[bytes]) -> bytes:

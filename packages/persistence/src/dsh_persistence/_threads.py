@@ -65,17 +65,24 @@ class WriterThreads:
         Where the machine gives no thread at all it is done here and now: events that wait for one might never be
         written.
         """
+        self.expect()
+        self.take(job)
+
+    def expect(self) -> None:
+        """Make ready for one more job, which ``take`` gets."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         self._under_way += 1
         if len(self._threads) < min(self._under_way, self._count):
-            self._start_thread(self._loop)
+            self._start_thread()
+
+    def take(self, job: Job) -> None:
+        """Do a job that was expected. In any thread."""
         if self._threads:
             self._jobs.put(job)
         else:
             job.run()
-            self._ended.append(job)
-            self._loop.call_soon(self._tell_all)
+            self._tell((job,))
 
     def stop(self) -> None:
         """End the threads once everything submitted is done, and wait for that. Blocks."""
@@ -84,26 +91,26 @@ class WriterThreads:
         for thread in self._threads:
             thread.join()
 
-    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start_thread(self) -> None:
         # A daemon, so that a process whose service was never closed can end; what that cuts was not acknowledged.
         name = f"dsh-persistence-write-{len(self._threads)}"
-        thread = threading.Thread(target=self._serve, args=(self._jobs, loop), name=name, daemon=True)
+        thread = threading.Thread(target=self._serve, args=(self._jobs,), name=name, daemon=True)
         with contextlib.suppress(RuntimeError):  # the limit of threads is reached; those there are have to do
             thread.start()
             self._threads.append(thread)
 
-    def _serve(self, jobs: SimpleQueue[Job | None], loop: asyncio.AbstractEventLoop) -> None:
+    def _serve(self, jobs: SimpleQueue[Job | None]) -> None:
         while (job := jobs.get()) is not None:
             job.run()
-            self._tell(loop, (job,))
+            self._tell((job,))
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, jobs: Sequence[Job]) -> None:
+    def _tell(self, jobs: Sequence[Job]) -> None:
         self._ended.extend(jobs)
         # A wake-up that is due takes these along: each costs the loop more than what it has to do for a write.
-        if not self._woken:
+        if not self._woken and self._loop is not None:
             self._woken = True
             with contextlib.suppress(RuntimeError):  # a loop that has ended has nobody who waits
-                loop.call_soon_threadsafe(self._tell_all)
+                self._loop.call_soon_threadsafe(self._tell_all)
 
     def _tell_all(self) -> None:
         self._woken = False  # before they are taken: who ends from now on wakes the loop again
@@ -116,14 +123,31 @@ class WriterThreads:
 class GroupCommitThread(WriterThreads):
     """One thread that makes all appends which wait for it in one call of the store; those that arrive meanwhile follow.
 
-    Whatever else was submitted is done after them, in order, so a writer is never closed before its append.
+    Whatever else was submitted is done by other threads, so that opening a long log holds no append up, but only after
+    the appends submitted before it, so that a writer is never closed before its append.
     """
 
     def __init__(self, store: GroupCommit) -> None:
         super().__init__(count=1)
         self._store = store
+        self._others = WriterThreads()
 
-    def _serve(self, jobs: SimpleQueue[Job | None], loop: asyncio.AbstractEventLoop) -> None:
+    def submit(self, job: Job) -> None:
+        """Hand a job over."""
+        if job.append is not None:
+            super().submit(job)
+        elif self._threads:
+            self._others.expect()
+            self._jobs.put(job)
+        else:
+            self._others.submit(job)
+
+    def stop(self) -> None:
+        """End all threads."""
+        super().stop()
+        self._others.stop()
+
+    def _serve(self, jobs: SimpleQueue[Job | None]) -> None:
         stopping = False
         while not stopping:
             waiting = [jobs.get()]
@@ -131,21 +155,21 @@ class GroupCommitThread(WriterThreads):
                 while True:
                     waiting.append(jobs.get_nowait())
             stopping = None in waiting
-            group = [job for job in waiting if job is not None]
-            self._append([job for job in group if job.append is not None])
-            for job in group:
+            submitted = [job for job in waiting if job is not None]
+            if group := [job for job in submitted if job.append is not None]:
+                self._append(group)
+                self._tell(group)
+            for job in submitted:
                 if job.append is None:
-                    job.run()
-            if group:
-                self._tell(loop, group)
+                    self._others.take(job)
 
     def _append(self, group: Sequence[Job]) -> None:
         if len(group) == 1:
             group[0].run()
-        elif group:
-            try:
-                answers = self._store.append_group([job.append for job in group if job.append is not None])
-            except Exception as error:  # noqa: BLE001  # handed to everybody in the group
-                answers = [error] * len(group)
-            for job, answer in zip(group, answers, strict=True):
-                job.error = answer if isinstance(answer, Exception) else None
+            return
+        try:
+            answers = self._store.append_group([job.append for job in group if job.append is not None])
+        except Exception as error:  # noqa: BLE001  # handed to everybody in the group
+            answers = [error] * len(group)
+        for job, answer in zip(group, answers, strict=True):
+            job.error = answer if isinstance(answer, Exception) else None
