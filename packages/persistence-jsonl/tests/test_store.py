@@ -64,6 +64,20 @@ def test_reading_changes_nothing(root: Path, made: Any, tree: Tree) -> None:
     assert tree(root) == before
 
 
+def test_a_holder_is_told_without_a_lock(root: Path, made: Any, tree: Tree) -> None:
+    """Whoever has a session for writing is named, by id and by place; nobody is where nobody has it."""
+    log = good(made, "a")
+    good(made, "b")
+    store = JsonlLogStore(root)
+    with store.open("a"):
+        before = tree(root)
+        there = SessionLocation(kind="jsonl", path=str(log))
+        assert ["another writer of this process"] * 2 == [store.holder("a"), store.holder(there)]
+        assert [None, None] == [store.holder("b"), store.holder("absent")]
+        assert before == tree(root)
+    assert store.holder("a") is None
+
+
 def test_an_absent_root_is_empty(root: Path) -> None:
     """A root that is not there holds nothing; reading does not make it."""
     store = JsonlLogStore(root)

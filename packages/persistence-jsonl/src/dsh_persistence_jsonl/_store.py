@@ -27,7 +27,7 @@ from dsh_persistence import (
     StoredPrefix,
     StoreUnusable,
 )
-from dsh_persistence.files import Lease, usable
+from dsh_persistence.files import Lease, holder_of, usable
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader, generations
 
 from ._frames import FrameDecoder
@@ -120,6 +120,15 @@ class JsonlLogStore:
     def tail(self, ref: str | SessionLocation, cursor: Mapping[str, int] | None = None) -> LogTail:
         """Return the events after ``cursor``, from the beginning without one, and the cursor to go on with."""
         return follow(self._resolve(ref), cursor)
+
+    def holder(self, ref: str | SessionLocation) -> str | None:
+        """Return who holds a session for writing, as far as this machine can tell; None when nobody does.
+
+        Takes no lock.
+        """
+        folders = folders_of(str(self.root), ref) if isinstance(ref, str) else [str(Path(ref.path).parent)]
+        holders = (holder_of(Path(folder, LOCK_NAME)) for folder in folders)
+        return next((holder for holder in holders if holder is not None), None)
 
     def raw_text(self, ref: str | SessionLocation) -> Iterator[bytes]:
         """Yield the log's decoded text, verbatim, piece by piece; what a crash cut is left out."""

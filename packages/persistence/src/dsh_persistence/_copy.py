@@ -171,13 +171,13 @@ class _Copy:
         if self._entry.problem is not None:
             raise _Stop("unreadable", str(self._entry.problem))
         place = self._entry.location
-        holder = self._source.holder(place) if isinstance(self._source, ShowsHolder) else None
-        if holder is not None:
-            raise _Stop("live", f"{holder} has it in the source; copy again when it has been let go")
         try:
-            return _describe(self._source, place)
+            holder = self._source.holder(place) if isinstance(self._source, ShowsHolder) else None
+            if holder is None:
+                return _describe(self._source, place)
         except (PersistenceError, OSError) as error:
             raise _Stop("unreadable", str(error)) from error
+        raise _Stop("live", f"{holder} has it in the source; copy again when it has been let go")
 
     def _events_of_source(self) -> Iterator[SessionEvent]:
         try:
