@@ -19,6 +19,10 @@ class Interrupted(Exception):
 class Claim(Protocol):
     """The right to write one session's log."""
 
+    def require(self) -> None:
+        """Raise ``SessionBusy`` when it was lost and somebody else has it. Called inside ``writing``, before writing."""
+        ...
+
     def release(self) -> None:
         """Give it up. Idempotent; never raises."""
         ...

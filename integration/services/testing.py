@@ -1,0 +1,39 @@
+"""A PostgreSQL server for the tests of one process, and a place of its own in it for each test."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+from functools import cache
+
+import pytest
+
+from .postgres import Server, Unavailable, find_programs
+
+
+def postgres_server() -> Server:
+    """Return the server of this process; skip where none can be had, unless ``DSH_REQUIRE_POSTGRES`` is 1."""
+    try:
+        find_programs()
+    except Unavailable as error:
+        if os.environ.get("DSH_REQUIRE_POSTGRES") == "1":
+            raise
+        pytest.skip(str(error))
+    return _running()
+
+
+def fresh_schema(server: Server, *, port: int | None = None) -> str:
+    """Make an empty schema and return the URL that leads to it."""
+    psycopg = pytest.importorskip("psycopg")
+    name = f"t{secrets.token_hex(6)}"
+    with psycopg.connect(server.url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}")
+    return server.url_of("postgres", port=port, options=f"-csearch_path%3D{name}")
+
+
+@cache
+def _running() -> Server:
+    server = Server()
+    atexit.register(server.close)
+    return server
