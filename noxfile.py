@@ -37,6 +37,8 @@ POISON = {
 }
 """What a harness finds when it is started by another one; none of it may reach a child."""
 ALL = [package.distribution for package in PACKAGES.values()]
+POSTGRES = "dsh-persistence-sqlite[postgres]"
+"""The driver is an extra: who types the sources or runs whole loops needs it."""
 SOURCES = [str(package.path / "src") for package in PACKAGES.values()]
 each_package = nox.parametrize("package", list(PACKAGES), ids=list(PACKAGES))
 
@@ -61,12 +63,12 @@ def lint(session: nox.Session) -> None:
 @nox.session(allow_parallel=True)
 def types(session: nox.Session) -> None:
     """Strict types, by mypy and by pyright, over the packages and over what builds and proves them."""
-    products.install(session, [*ALL, *(need for group in GROUPS.values() for need in group)])
+    products.install(session, [*ALL, POSTGRES, *(need for group in GROUPS.values() for need in group)])
     search = os.pathsep.join(SOURCES)
     session.run("mypy", *(session.posargs or SOURCES), env={"MYPYPATH": search})
     if not session.posargs:
         session.run("mypy", "noxfile.py", "tools")
-        beside = [f"integration/{name}" for name in ("bench", "oracle", "interop", "crash")]
+        beside = [f"integration/{name}" for name in ("bench", "oracle", "interop", "crash", "services")]
         session.run("mypy", *beside, env={"MYPYPATH": os.pathsep.join([search, "integration", "docker"])})
         with session.chdir("docker"):
             session.run("mypy", "--config-file=../pyproject.toml", *(path.name for path in Path().glob("*.py")))
@@ -125,7 +127,7 @@ def docker_contract(session: nox.Session, package: str) -> None:
 @nox.session(allow_parallel=True)
 def integration(session: nox.Session) -> None:
     """Whole loops over the built wheels, the quick set of the crash proofs, and every snippet of the documentation."""
-    products.install(session, [*ALL, *GROUPS["test"], *GROUPS["docs"]], from_wheels=True)
+    products.install(session, [*ALL, POSTGRES, *GROUPS["test"], *GROUPS["docs"]], from_wheels=True)
     report = products.REPORTS / timetable.report_name("integration")
     tests = targets(session, "integration", "--ignore=integration/docker", "--ignore=integration/interop")
     session.run("python", "tools/strays.py", "pytest", "-q", f"--junitxml={report}", *tests)

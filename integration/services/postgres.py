@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 PR_SET_CHILD_SUBREAPER = 36
 START_TIMEOUT_S = 60
@@ -91,7 +91,7 @@ class Server:
             self._keeper.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
