@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ def store(root: Path) -> Iterator[JsonlLogStore]:
     store = JsonlLogStore(root)
     yield store
     store.close()
-    assert not _crew()
+    assert not store._crew._threads
 
 
 @pytest.fixture
@@ -37,10 +38,6 @@ def writers(store: JsonlLogStore, made: Made) -> Iterator[list[JsonlLogWriter]]:
     yield writers
     for writer in writers:
         writer.close()
-
-
-def _crew() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "dsh-persistence-sync"]
 
 
 def _group(writers: list[JsonlLogWriter], made: Made, count: int = 1) -> list[tuple[JsonlLogWriter, EncodedBatch]]:
@@ -84,7 +81,7 @@ def test_syncs_overlap(
     monkeypatch.setattr(os, "fdatasync", meeting)
     store.append_group(_group(writers[: HELPERS + 1], made))
     monkeypatch.undo()
-    assert len(_crew()) == HELPERS
+    assert len(store._crew._threads) == HELPERS
 
 
 @pytest.mark.parametrize("nth", range(1, 16))
@@ -228,9 +225,10 @@ def test_without_threads_the_caller_does_it_all(
 def test_a_closed_store_goes_on(store: JsonlLogStore, writers: list[JsonlLogWriter], made: Made, root: Path) -> None:
     """Closing ends the threads; a writer that is still open may be used in a group all the same."""
     store.append_group(_group(writers, made))
+    threads = list(store._crew._threads)
     for _ in range(2):
         store.close()
-        assert not _crew()
+        assert not any(thread.is_alive() for thread in threads)
     store.append_group(_group(writers, made))
     assert _lengths(root) == [4] * 5
 
@@ -253,3 +251,17 @@ def test_groups_of_several_callers(store: JsonlLogStore, writers: list[JsonlLogW
         thread.join(60)
     assert sorted(ended) == [2, 3]
     assert _lengths(root) == [32] * 5
+
+
+def test_a_forgotten_store_leaves_no_thread(root: Path, made: Made) -> None:
+    """Threads end with the store even where nobody closes it."""
+    store = JsonlLogStore(root)
+    with store.create(made.session_header("s0")) as one, store.create(made.session_header("s1")) as two:
+        store.append_group([(one, made.batch(0)), (two, made.batch(0))])
+    threads = list(store._crew._threads)
+    assert threads
+    del store, one, two
+    gc.collect()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()

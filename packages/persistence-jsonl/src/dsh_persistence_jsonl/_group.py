@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import TypeAlias
 
 from dsh_persistence import Receipt
 from dsh_persistence.files import sync_content
@@ -21,16 +23,23 @@ HELPERS = 3
 """More threads shorten the syncs a little and cost more than that in switching between them."""
 
 
-class Crew:
-    """A few threads that share out tasks with the one who has them; they start with the first and end with ``close``.
+Tasks: TypeAlias = deque[Callable[[], None]]
+Calls: TypeAlias = SimpleQueue[tuple[Tasks, SimpleQueue[None]] | None]
+"""Tasks to help with, and where to tell of each that has ended; None ends a thread."""
 
-    Where the machine gives no thread he does all of it himself. Any thread may call ``run``.
+
+class Crew:
+    """A few threads that share out tasks with the one who has them.
+
+    They start with the first tasks, and end with ``close`` or with this object. Where the machine gives no thread the
+    caller does all of it. Any thread may call ``run``.
     """
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[deque[Callable[[], None]], SimpleQueue[None]] | None] = SimpleQueue()
+        self._calls: Calls = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        weakref.finalize(self, _dismiss, self._calls, self._threads).atexit = False
 
     def run(self, tasks: Sequence[Callable[[], None]]) -> None:
         """Do all tasks, none of which may raise, in any order, and return when they are done."""
@@ -43,9 +52,8 @@ class Crew:
     def close(self) -> None:
         """End the threads and wait for that. Idempotent."""
         with self._lock:
-            threads, self._threads = self._threads, []
-        for _ in threads:
-            self._calls.put(None)
+            threads = self._threads.copy()
+            _dismiss(self._calls, self._threads)
         for thread in threads:
             thread.join()
 
@@ -53,7 +61,7 @@ class Crew:
         with self._lock:
             while len(self._threads) < HELPERS:
                 # A daemon, so that a process whose store was never closed can end; what that cuts was not acknowledged.
-                thread = threading.Thread(target=self._serve, name="dsh-persistence-sync", daemon=True)
+                thread = threading.Thread(target=_help, args=(self._calls,), name="dsh-persistence-sync", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # the limit of threads is reached
@@ -61,12 +69,20 @@ class Crew:
                 self._threads.append(thread)
             return len(self._threads)
 
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            _work(*call)
+
+def _help(calls: Calls) -> None:
+    """Be one of the threads, which must not keep the crew alive."""
+    while (call := calls.get()) is not None:
+        _work(*call)
 
 
-def _work(waiting: deque[Callable[[], None]], ended: SimpleQueue[None] | None) -> int:
+def _dismiss(calls: Calls, threads: list[threading.Thread]) -> None:
+    for _ in threads:
+        calls.put(None)
+    threads.clear()
+
+
+def _work(waiting: Tasks, ended: SimpleQueue[None] | None) -> int:
     """Take tasks until none waits; return how many that were."""
     done = 0
     with contextlib.suppress(IndexError):  # of a task that somebody else was faster to take
