@@ -20,10 +20,6 @@ class Claim(Protocol):
     """The right to write one session's log."""
 
     def require(self) -> None:
-        """Raise ``SessionBusy`` when it is lost. Called inside the transaction that writes."""
-        ...
-
-    def require(self) -> None:
         """Raise ``SessionBusy`` when it was lost and somebody else has it. Called inside ``writing``, first."""
         ...
 

@@ -55,9 +55,11 @@ class PostgresDatabase:
         """Connect to nothing yet."""
         self.where = shown(url)
         self._pid = os.getpid()
-        self._drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
-        self._writers = make_engine(url, self.where, writes=True, made=self._drivers.add)
-        self._readers = make_engine(url, self.where, writes=False, made=self._drivers.add)
+        self._drivers: set[Driver] = set()
+        """All connections. A store that nobody closed closes them when nobody can reach it any more."""
+        weakref.finalize(self, _close, self._drivers)
+        self._writers = make_engine(url, self.where, writes=True, drivers=self._drivers)
+        self._readers = make_engine(url, self.where, writes=False, drivers=self._drivers)
         self._lock = threading.RLock()
         """Held by whoever writes, claims or releases."""
         self._link: Link | None = None
@@ -128,6 +130,13 @@ class PostgresDatabase:
                 except DBAPIError:
                     self._drop()
 
+    def holder(self, session_id: str) -> str | None:
+        """Return who has claimed a session, for people; None when nobody has."""
+        with suppress(Absent), self.reading() as connection:
+            row = connection.execute(_HOLDER, {"key": _key(self._store_id, session_id)}).first()
+            return None if row is None else for_people(row[0], row[1])
+        return None
+
     def settle(self) -> None:
         """See the end of the connection that failed, and commit: what came before is then as durable as that commit."""
         with self.writing() as connection:
@@ -138,7 +147,6 @@ class PostgresDatabase:
         with self._lock:
             self._claims.clear()
             self._drop()
-            self._writers.dispose()
             self._readers.dispose()
 
     def hold(self) -> None:
@@ -152,16 +160,15 @@ class PostgresDatabase:
             # Nothing of the child's, not even a farewell, may reach the server, nor may the child keep a connection
             # open that ends with its parent: its descriptors lead nowhere before they are closed.
             nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            for driver in list(self._drivers):
+            for driver in self._drivers:
                 if not driver.closed:
                     os.dup2(nowhere, driver.fileno(), inheritable=False)
-                    driver.close()
             os.close(nowhere)
-            self._drop()
+            _close(self._drivers)
+            self._link = None
             self._predecessors.clear()
             self._claims.clear()
-            for engine in (self._writers, self._readers):
-                engine.dispose(close=False)  # a thread that is not here may have held the pool's locks
+            self._readers.dispose(close=False)  # a thread that is not here may have held the pool's locks
         self._lock.release()
 
     def _writer(self) -> Link:
@@ -175,6 +182,7 @@ class PostgresDatabase:
     def _connect(self) -> Link:
         connection = self._writers.connect()
         link = link_of(connection)
+        connection.detach()  # it is nobody's but ours
         try:
             self._see_end_of_predecessors(connection)
             self._open_store(connection)
@@ -272,9 +280,7 @@ class PostgresDatabase:
 
     def _give_up(self, link: Link) -> None:
         self._predecessors.append(link)
-        with suppress(DBAPIError):  # nothing more is expected of it
-            link.connection.invalidate()
-        link.connection.close()
+        link.driver.close()
 
     @contextmanager
     def _translated(self) -> Generator[None]:
@@ -311,3 +317,9 @@ def _key(store_id: bytes, session_id: str) -> int:
     """Return the number of a session's lock: such numbers are shared by all schemas of a database."""
     digest = blake2b(to_bytes(session_id), key=store_id, digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
+
+
+def _close(drivers: set[Driver]) -> None:
+    for driver in drivers:
+        driver.close()
+    drivers.clear()

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -77,8 +76,8 @@ def shown(url: URL) -> str:
     return url.set(query=told).render_as_string(hide_password=True)
 
 
-def make_engine(url: URL, where: str, *, writes: bool, made: Callable[[Driver], None]) -> Engine:
-    """Return an engine for the one connection that writes, or for those that read; ``made`` is told of each."""
+def make_engine(url: URL, where: str, *, writes: bool, drivers: set[Driver]) -> Engine:
+    """Return an engine for the one connection that writes, or for those that read; ``drivers`` are those it has made."""
     given = {name: value for name, value in _PARAMETERS.items() if name not in url.query}
     pool: dict[str, Any] = {"poolclass": NullPool} if writes else {"poolclass": QueuePool, "max_overflow": -1}
     engine = create_engine(url, hide_parameters=True, connect_args=given, **pool)
@@ -89,7 +88,8 @@ def make_engine(url: URL, where: str, *, writes: bool, made: Callable[[Driver], 
         except BaseException:
             driver.close()
             raise
-        made(driver)
+        drivers.difference_update([one for one in drivers if one.closed])
+        drivers.add(driver)
 
     def check(driver: Driver, _record: object, _proxy: object) -> None:
         if not answers(driver):

@@ -1,7 +1,7 @@
 """The tables, their version, and how an older version becomes the current one.
 
-Every text that may hold anything at all is stored as bytes, UTF-8 with lone surrogates passed through: the text types of
-PostgreSQL refuse NUL, and those of both databases refuse or replace surrogates.
+Every text that may hold anything at all is stored as bytes, UTF-8 with lone surrogates passed through: PostgreSQL has
+no text with NUL in it, and neither database has one with surrogates.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Bytes(LargeBinary):
 
     cache_ok = True
 
-    def bind_processor(self, dialect: object) -> None:  # noqa: ARG002  # the type's signature
+    def bind_processor(self, dialect: object) -> None:
         """Hand values over as they are."""
 
-    def result_processor(self, dialect: object, coltype: object) -> None:  # noqa: ARG002  # the type's signature
+    def result_processor(self, dialect: object, coltype: object) -> None:
         """Take values as they are."""
 
 
@@ -65,7 +65,7 @@ store = Table(
     sqlite_strict=True,
 )
 
-# The order of the columns is the order in which the checksum covers them; the first ten describe the session.
+# The order of the columns is the order in which the checksum covers them; those up to the incarnation never change.
 sessions = Table(
     "sessions",
     METADATA,
@@ -112,6 +112,10 @@ class StoreRow(msgspec.Struct, frozen=True):
     store_id: bytes
     schema_version: int
     session_count: int
+
+    def with_sessions(self, more: int) -> StoreRow:
+        """Return the row when sessions were added."""
+        return msgspec.structs.replace(self, session_count=self.session_count + more)
 
 
 def checksum(*values: Any) -> bytes:

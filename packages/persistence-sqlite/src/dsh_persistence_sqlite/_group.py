@@ -1,0 +1,166 @@
+"""How batches become durable: those of several sessions in one transaction, that of one session in the same way."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy.exc import IntegrityError
+
+from dsh_persistence import (
+    ForeignChange,
+    OutcomeUnknown,
+    PersistenceError,
+    Receipt,
+    SeqConflict,
+    SessionAlreadyStored,
+    StoreUnusable,
+)
+
+from ._database import Absent, Claim, Database, Interrupted
+from ._pages import look_up
+from ._rows import EventRow, State
+from ._schema import events, read_store, sessions, write_store
+
+_STATE = ("revision", "next_seq", "chain", "checksum")
+_EVENT_NAMES = [column.name for column in events.c]
+_SESSION_NAMES = [column.name for column in sessions.c]
+_INSERT_EVENTS = insert(events)
+_INSERT_SESSIONS = insert(sessions)
+# The log has to be exactly where the writer left it: whoever comes late changes nothing.
+_ADVANCE = (
+    update(sessions)
+    .where(
+        sessions.c.session_id == bindparam("id"),
+        sessions.c.next_seq == bindparam("was_next_seq"),
+        sessions.c.chain == bindparam("was_chain"),
+        sessions.c.checksum == bindparam("was_checksum"),
+    )
+    .values({name: bindparam(name) for name in _STATE})
+)
+
+
+class Moved(Exception):
+    """A log that is not where its writer left it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """One batch on its way into one log."""
+
+    session_id: str
+    claim: Claim
+    before: State
+    """Where its writer left the log."""
+    after: State
+    rows: Sequence[EventRow]
+    digest: bytes
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the log is made with this batch."""
+        return self.before.next_seq == 0
+
+    @property
+    def receipt(self) -> Receipt:
+        """What is acknowledged once it is durable."""
+        return Receipt(next_seq=self.after.next_seq, digest=self.digest)
+
+
+def commit(database: Database, steps: Sequence[Step]) -> list[Receipt | Exception]:
+    """Make steps durable in one transaction, and say what became of each. No two of them are of one session."""
+    try:
+        with database.writing() as connection:
+            _write(connection, database.where, steps)
+    except Interrupted as interrupted:
+        return settle(database, steps, interrupted)
+    except (OSError, StoreUnusable) as error:
+        return [error] * len(steps)
+    except Exception as error:  # noqa: BLE001  # handed to the one whom it concerns
+        if len(steps) > 1:  # it has to be found out whom
+            return [commit(database, [step])[0] for step in steps]
+        return [_explained(database, steps[0], error)]
+    return [step.receipt for step in steps]
+
+
+def settle(database: Database, steps: Sequence[Step], cause: BaseException | None) -> list[Receipt | Exception]:
+    """Find out what became of steps whose commit was not answered."""
+    try:
+        database.settle()
+        found = [_stored(database, step.session_id) for step in steps]
+    except (OSError, PersistenceError, Interrupted) as error:
+        answer = OutcomeUnknown(database.where, f"a commit was not answered ({cause}), nor what came of it ({error})")
+        answer.__cause__ = error
+        return [answer] * len(steps)
+    return [_settled(database.where, step, one, cause) for step, one in zip(steps, found, strict=True)]
+
+
+def _write(connection: Connection, where: str, steps: Sequence[Step]) -> None:
+    for step in steps:
+        step.claim.require()
+    new = [step for step in steps if step.is_new]
+    if new:
+        rows = [dict(zip(_SESSION_NAMES, step.after.row(), strict=True)) for step in new]
+        connection.execute(_INSERT_SESSIONS, rows)
+        store = read_store(connection, where)
+        write_store(connection, store.with_sessions(len(new)))
+    if len(new) < len(steps):
+        moves = [_move(step) for step in steps if not step.is_new]
+        if connection.execute(_ADVANCE, moves).rowcount != len(moves):
+            raise Moved
+    connection.execute(
+        _INSERT_EVENTS, [dict(zip(_EVENT_NAMES, row, strict=True)) for step in steps for row in step.rows]
+    )
+
+
+def _move(step: Step) -> dict[str, object]:
+    before, after = step.before, step.after
+    return {
+        "id": before.described[0],
+        "was_next_seq": before.next_seq,
+        "was_chain": before.chain,
+        "was_checksum": before.checksum,
+        "revision": after.revision,
+        "next_seq": after.next_seq,
+        "chain": after.chain,
+        "checksum": after.checksum,
+    }
+
+
+def _stored(database: Database, session_id: str) -> State | None:
+    try:
+        with database.reading() as connection:
+            found = look_up(connection, database.where, session_id)
+    except Absent:
+        return None
+    return None if found is None else found[1]
+
+
+def _settled(where: str, step: Step, found: State | None, cause: BaseException | None) -> Receipt | Exception:
+    if found == step.after:
+        return step.receipt
+    if found == (None if step.is_new else step.before):
+        error = OSError(errno.EIO, f"the batch was not written: {cause}", where)
+        error.__cause__ = cause
+        return error
+    return ForeignChange(where, f"session {step.session_id!r} was changed by another writer")
+
+
+def _explained(database: Database, step: Step, error: Exception) -> Exception:
+    """Say why a step was refused."""
+    if not isinstance(error, (Moved, IntegrityError)):
+        return error
+    try:
+        found = _stored(database, step.session_id)
+    except (OSError, PersistenceError) as problem:
+        return problem
+    where = database.where
+    if found is None:
+        return ForeignChange(where, f"session {step.session_id!r} is gone, or rows of one that is gone are left")
+    if step.is_new:
+        return SessionAlreadyStored(step.session_id, where)
+    if found.base == step.before.base and found.next_seq != step.before.next_seq:
+        return SeqConflict(step.session_id, expected=found.next_seq, found=step.before.next_seq)
+    return ForeignChange(where, f"session {step.session_id!r} is another log, or was changed by another writer")
