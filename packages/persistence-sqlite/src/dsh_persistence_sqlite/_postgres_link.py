@@ -77,7 +77,7 @@ def shown(url: URL) -> str:
 
 
 def make_engine(url: URL, where: str, *, writes: bool, drivers: set[Driver]) -> Engine:
-    """Return an engine for the one connection that writes, or for those that read; ``drivers`` are those it has made."""
+    """Return an engine for the one connection that writes, or for those that read; ``drivers`` gets all it makes."""
     given = {name: value for name, value in _PARAMETERS.items() if name not in url.query}
     pool: dict[str, Any] = {"poolclass": NullPool} if writes else {"poolclass": QueuePool, "max_overflow": -1}
     engine = create_engine(url, hide_parameters=True, connect_args=given, **pool)
