@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsh_agent import PERSISTENCE, TOOLS, ScriptedModel
-from dsh_agent_core import HarnessConfig, harness
+from dsh_agent_core import HarnessConfig, PersistenceConfig, harness
 from dsh_bash import BASH
 from dsh_paths import DshHomeNotDirectory, DshPathsError
 from dsh_persistence import StoreUnusable
@@ -59,6 +59,25 @@ async def test_the_encoding_and_the_root_are_choices(tmp_path):
         assert f"{tmp_path}|{tmp_path}/logs/--root--/s/session.v4.jsonl" == await shown(running)
 
 
+async def test_a_database_is_a_root_too(tmp_path):
+    """By its URL, and once it is there by its file; the child has no path, and the same session goes on."""
+    url = f"sqlite:///{tmp_path}/sessions.db"
+    async with harness(config(dsh_home=str(tmp_path), sessions_root=url)) as running:
+        assert str(tmp_path) + "|" == await shown(running)
+    again = config(dsh_home=str(tmp_path), sessions_root=str(tmp_path / "sessions.db"))
+    async with harness(again) as running:
+        agent = await running.agents.resume("s")
+
+        assert ["user/message"] == [event.type for event in agent.session.events if event.type == "user/message"]
+    assert not (tmp_path / "sessions").exists()
+
+
+def test_a_password_is_in_no_repr():
+    """A root may hold one."""
+    assert "secret" not in repr(config(sessions_root="postgresql://me:secret@host/sessions"))
+    assert "secret" not in repr(PersistenceConfig(root="postgresql://me:secret@host/sessions"))
+
+
 @pytest.mark.parametrize("home", ["", "   "])
 async def test_an_empty_home_is_an_error(home):
     """§11.4 Q6: an explicit empty home never becomes the working directory."""
@@ -74,9 +93,12 @@ async def test_a_home_that_is_a_file_is_refused(tmp_path):
     with pytest.raises(DshHomeNotDirectory, match="home"):
         async with harness(config(dsh_home=str(tmp_path / "home"))):
             pass
-    with pytest.raises(StoreUnusable, match="is a file"):
-        async with harness(config(dsh_home=str(tmp_path), sessions_root=str(tmp_path / "home"))):
-            pass
+    for root in (str(tmp_path / "home"), f"sqlite:///{tmp_path}/home"):
+        with pytest.raises(StoreUnusable, match="home"):
+            async with harness(config(dsh_home=str(tmp_path), sessions_root=root)):
+                pass
+    assert [tmp_path / "home"] == list(tmp_path.iterdir())
+    assert "" == (tmp_path / "home").read_text()
 
 
 async def test_a_root_that_cannot_be_written_loses_nothing(tmp_path):

@@ -100,7 +100,7 @@ def test_show_as_json_is_the_log(root):
         (["show", "nobody"], 3, "session 'nobody' was not found in"),
         (["show", ""], 2, "SEL is empty"),
         (["ls", "--root", "{root}/absent"], 4, "does not exist; --root names a folder of sessions"),
-        (["ls", "--root", "{file}"], 4, "is a file"),
+        (["ls", "--root", "{file}"], 4, "is a log file"),
         (["nonsense"], 2, "No such command"),
     ],
 )

@@ -30,10 +30,10 @@ def contract_run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[s
 def mine(tmp_path: Path) -> Path:
     """A folder with a module that opens stores."""
     (tmp_path / "mine.py").write_text(
-        "from dsh_persistence_jsonl import JsonlLogStore\n"
+        "from dsh_persistence.contract._toy import ToyLogStore\n"
         "from dsh_persistence import MemoryLogStore\n"
         "class Stores:\n"
-        "    opened = staticmethod(JsonlLogStore)\n"
+        "    opened = staticmethod(ToyLogStore)\n"
         "def forgetful(place):\n"
         "    return MemoryLogStore()\n"
         "def breaks(place):\n"

@@ -3,26 +3,53 @@
 One invariant: when ``harness`` has been left, nothing it started runs and nothing it acknowledged is lost.
 """
 
-from ._compose import Harness, HarnessConfig, harness
-from ._plugins import (
-    JsonlPersistenceConfig,
-    LocalBashPluginConfig,
-    jsonl_persistence,
-    local_bash,
-    model,
-    sessions,
-    tools,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ._open_store import open_store
+
+if TYPE_CHECKING:
+    from ._compose import Harness, HarnessConfig, harness
+    from ._plugins import (
+        LocalBashPluginConfig,
+        PersistenceConfig,
+        local_bash,
+        model,
+        persistence,
+        sessions,
+        tools,
+    )
 
 __all__ = [
     "Harness",
     "HarnessConfig",
-    "JsonlPersistenceConfig",
     "LocalBashPluginConfig",
+    "PersistenceConfig",
     "harness",
-    "jsonl_persistence",
     "local_bash",
     "model",
+    "open_store",
+    "persistence",
     "sessions",
     "tools",
 ]
+
+# Who only opens a store needs no agent, no shell and no loop; everybody pays for an import.
+_ON_DEMAND = {
+    "Harness": "_compose",
+    "HarnessConfig": "_compose",
+    "LocalBashPluginConfig": "_plugins",
+    "PersistenceConfig": "_plugins",
+    "harness": "_compose",
+    "local_bash": "_plugins",
+    "model": "_plugins",
+    "persistence": "_plugins",
+    "sessions": "_plugins",
+    "tools": "_plugins",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_ON_DEMAND[name]}", __name__), name)

@@ -28,11 +28,11 @@ from dsh_session import Sessions
 from dsh_tool_bash import ToolBashConfig, tool_bash
 
 from ._plugins import (
-    JsonlPersistenceConfig,
     LocalBashPluginConfig,
-    jsonl_persistence,
+    PersistenceConfig,
     local_bash,
     model,
+    persistence,
     sessions,
     tools,
 )
@@ -46,10 +46,11 @@ class HarnessConfig:
     route: ModelRoute
     dsh_home: str | None = None
     """None: ``$DSH_HOME`` unless blank, then ``~/.dsh``. Resolved once, when the harness is composed."""
-    sessions_root: str | None = None
-    """None: ``sessions`` below the home."""
+    sessions_root: str | None = field(default=None, repr=False)
+    """A folder of JSONL logs, a SQLite database, or a database URL (see ``open_store``); None: ``sessions`` below the
+    home."""
     encoding: Encoding | None = None
-    """None: what the root holds, zstd when it holds nothing."""
+    """Of JSONL logs; None: what the folder holds, zstd when it holds nothing."""
     window_ms: float = 0
     """How long the first event of a batch waits for company; 0 writes at once."""
     system_prompt: str = ""
@@ -83,8 +84,8 @@ async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
         await app.plugin(sessions, None)
         await app.plugin(tools, None)
         await app.plugin(model, config.model)
-        persistence = JsonlPersistenceConfig(root=root, encoding=config.encoding, window_ms=config.window_ms)
-        await app.plugin(jsonl_persistence, persistence)
+        stored = PersistenceConfig(root=root, encoding=config.encoding, window_ms=config.window_ms)
+        await app.plugin(persistence, stored)
         await app.plugin(local_bash, LocalBashPluginConfig(limits=config.bash, parent_env=config.parent_env))
         await app.plugin(jobs, None)
         await app.plugin(tool_bash, ToolBashConfig(home=home))

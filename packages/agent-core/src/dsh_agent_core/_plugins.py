@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,18 +11,21 @@ from dsh_agent import MODEL, PERSISTENCE, SESSIONS, TOOLS, ModelAdapter, Tools
 from dsh_bash import BASH
 from dsh_bash_local import LocalBash, LocalBashConfig
 from dsh_context import Context, plugin
-from dsh_persistence import SessionPersistence
-from dsh_persistence_jsonl import Encoding, JsonlLogStore
+from dsh_persistence import LogStore, SessionNotFound, SessionPersistence
+from dsh_persistence_jsonl import Encoding
 from dsh_session import Sessions
+
+from ._open_store import open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonlPersistenceConfig:
+class PersistenceConfig:
     """Where logs lie and how long they wait."""
 
-    root: str
+    root: str = field(repr=False)
+    """A folder of JSONL logs, a SQLite database, or a database URL, which may hold a password; see ``open_store``."""
     encoding: Encoding | None = None
-    """None: what the root holds, zstd when it holds nothing."""
+    """Of JSONL logs; None: what the folder holds, zstd when it holds nothing."""
     window_ms: float = 0
     """How long the first event of a batch waits for company, in milliseconds."""
 
@@ -52,17 +57,27 @@ async def model(ctx: Context, adapter: ModelAdapter) -> None:
     await ctx.provide(MODEL, adapter)
 
 
-@plugin(SESSIONS, name="persistence-jsonl")
-async def jsonl_persistence(ctx: Context, config: JsonlPersistenceConfig) -> None:
-    """Provide ``PERSISTENCE`` over JSONL files and follow every live session, those included that exist already."""
+@plugin(SESSIONS, name="persistence")
+async def persistence(ctx: Context, config: PersistenceConfig) -> None:
+    """Provide ``PERSISTENCE`` over the configured store and follow every live session, those included that exist.
+
+    Raises ``StoreUnusable`` for a place that cannot be used, and ``OSError`` for a database that is out of reach.
+    """
     live = ctx.require(SESSIONS)
-    store = JsonlLogStore(config.root, encoding=config.encoding)
-    persistence = SessionPersistence(store, window_ms=config.window_ms)
-    ctx.effect(persistence.close)
+    store = open_store(config.root, encoding=config.encoding)
+    service = SessionPersistence(store, window_ms=config.window_ms)
+    ctx.effect(service.close)
+    await asyncio.to_thread(_require_usable, store)
     for session in live:
-        persistence.attach(session)
-    ctx.effect(live.observe(persistence.attach))
-    await ctx.provide(PERSISTENCE, persistence)
+        service.attach(session)
+    ctx.effect(live.observe(service.attach))
+    await ctx.provide(PERSISTENCE, service)
+
+
+def _require_usable(store: LogStore) -> None:
+    """Ask for what cannot be there: a database that is none says so now, and not when the first turn is written."""
+    with contextlib.suppress(SessionNotFound):
+        store.read("")
 
 
 @plugin(name="bash-local")

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, StoredPrefix
+from dsh_persistence_jsonl import JsonlLogStore
 from dsh_session import EventRefused, LogState, Replace, SessionEvent, encode_data, generations, interrupted_closers
 
 from ._exit import ExitCode
@@ -45,7 +46,12 @@ class CatOptions:
 def cat_session(options: CatOptions) -> ExitCode:
     """Write the log in the view asked for, line by line; nothing is written of a log that is not valid."""
     selected = select(options.selector, options.root)
-    _write(selected.store.raw_text(selected.location) if options.view is View.RAW else _lines(selected, options))
+    if options.view is View.RAW:
+        advice = "without --raw its events are printed as they are stored"
+        files = selected.root.require_files("--raw prints the text of a log file", advice)
+        _write(files.raw_text(selected.location))
+    else:
+        _write(_lines(selected, options))
     return ExitCode.OK
 
 
@@ -60,9 +66,9 @@ def _lines(selected: Selected, options: CatOptions) -> Iterator[bytes]:
         case View.MESSAGES:
             yield from map(_encode_message, stored.events.messages())
             yield from (_encode_message(event.data["message"]) for event in closers if event.surface_op is not None)
-        case View.STORED:
-            yield from _stored_rows(selected, stored, options.from_seq)
-        case _:
+        case View.STORED if selected.root.files is not None:
+            yield from _stored_rows(selected.root.files, selected, stored, options.from_seq)
+        case _:  # a database keeps the envelope in columns, so that its rows have no text of their own
             yield from map(encode_event, islice(stored.events, options.from_seq, None))
             yield from (encode_event(event) for event in closers if event.seq >= options.from_seq)
 
@@ -80,25 +86,30 @@ def _validate(selected: Selected, stored: StoredPrefix) -> LogState:
         raise SessionCorrupt(stored.source, str(refused))
     if refused.type not in generations.KNOWN_TYPES:
         what = f"event {refused.type!r} at seq {refused.seq} is unknown and not marked ignorable"
-        advice = "a newer harness may have written it: upgrade dsh-py, or look at it with --raw"
+        look = "" if selected.root.files is None else ", or look at it with --raw"
+        advice = f"a newer harness may have written it: upgrade dsh-py{look}"
         raise FormatNotSupported(stored.source, stored.generation, f"{what}; {advice}")
+    reason = f"seq {refused.seq}, {refused.type}: {refused.reason}"
+    files = selected.root.files
+    if files is None:
+        raise SessionCorrupt(stored.source, reason)
     line = refused.seq + _HEADER_LINES + 1
-    reason = f"seq {refused.seq}, {refused.type}: {refused.reason} (--raw prints the text unchecked)"
-    raise SessionCorrupt(stored.source, reason, offset=_offset_of(selected, stored, line), line=line)
+    offset = _offset_of(files, selected, stored, line)
+    raise SessionCorrupt(stored.source, f"{reason} (--raw prints the text unchecked)", offset=offset, line=line)
 
 
-def _offset_of(selected: Selected, stored: StoredPrefix, line: int) -> int | None:
+def _offset_of(files: JsonlLogStore, selected: Selected, stored: StoredPrefix, line: int) -> int | None:
     """Return where a line begins in the file; None for a compressed one, whose lines have no place of their own."""
     if not stored.source.endswith(".jsonl"):
         return None
-    before = islice(_split(selected.store.raw_text(selected.location)), line - 1)
+    before = islice(_split(files.raw_text(selected.location)), line - 1)
     return sum(map(len, before))
 
 
-def _stored_rows(selected: Selected, stored: StoredPrefix, from_seq: int) -> Iterator[bytes]:
+def _stored_rows(files: JsonlLogStore, selected: Selected, stored: StoredPrefix, from_seq: int) -> Iterator[bytes]:
     """Yield the rows as they lie in the log; those of a torn frame, which has no text, as they were recovered."""
     whole = len(stored.events) - stored.salvaged
-    rows = islice(_split(selected.store.raw_text(selected.location)), _HEADER_LINES, _HEADER_LINES + whole)
+    rows = islice(_split(files.raw_text(selected.location)), _HEADER_LINES, _HEADER_LINES + whole)
     count = 0
     for count, row in enumerate(rows, 1):
         if count > from_seq:

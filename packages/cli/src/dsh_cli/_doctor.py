@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsh_persistence import SessionLocation, SessionNotFound
-from dsh_persistence_jsonl import Finding, JsonlLogStore, examine
+from dsh_persistence_jsonl import Finding
 
 from ._exit import ExitCode
-from ._roots import open_root, session_id_of
+from ._findings import UNREAD, examine_at
+from ._roots import Root, id_at, open_root, path_json, session_id_of
 from ._selectors import names_a_path, select
 from ._text import console, one_line, print_json, print_labelled, printable
 
@@ -20,14 +21,12 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """So many findings of one session are shown to people."""
-UNREAD = ("other-generation", "event-unknown")
-"""What only another harness reads."""
 
 
 class Patient(NamedTuple):
     """A session to be examined, and how a command names it."""
 
-    store: JsonlLogStore
+    root: Root
     location: SessionLocation
     session_id: str
     selector: str
@@ -57,7 +56,7 @@ def examine_session(selector: str, root: str | None, *, deep: bool, as_json: boo
     """Print what there is to say about one session."""
     examined = examined_session(selector, root, deep=deep)
     if as_json:
-        print_json({"root": str(examined.patient.store.root), "damaged": int(examined.damaged), **_json([examined])})
+        print_json({"root": examined.patient.root.where, "damaged": int(examined.damaged), **_json([examined])})
     else:
         _print(console(), examined)
     return ExitCode.FAULT if examined.damaged else ExitCode.OK
@@ -66,20 +65,20 @@ def examine_session(selector: str, root: str | None, *, deep: bool, as_json: boo
 def examined_session(selector: str, root: str | None, *, deep: bool) -> Examined:
     """Find one session, which may be damaged, and examine it. Raises as ``select`` does."""
     selected = select(selector, root, damaged=True)
-    session_id = selected.location.path.rsplit("/", 2)[-2]
-    named = shlex.quote(selector) if names_a_path(selector) else _with_root(session_id, root)
-    patient = Patient(selected.store, selected.location, session_id, named)
-    return Examined(patient, list(examine(selected.store, selected.location, deep=deep)))
+    session_id = id_at(selected.location)
+    named = shlex.quote(selector) if names_a_path(selector) else _with_root(session_id, selected.root, root)
+    patient = Patient(selected.root, selected.location, session_id, named)
+    return Examined(patient, list(examine_at(selected.root, selected.location, deep=deep)))
 
 
 def examine_all(root: str | None, *, deep: bool, as_json: bool) -> ExitCode:
     """Print what there is to say about every session of a root; those that are sound on one line each."""
-    store = open_root(root)
-    every = _every(store, root, deep=deep)
+    opened = open_root(root)
+    every = _every(opened, root, deep=deep)
     if as_json:
         found = list(every)
         damaged = sum(one.damaged for one in found)
-        print_json({"root": str(store.root), "damaged": damaged, **_json(found)})
+        print_json({"root": opened.where, "damaged": damaged, **_json(found)})
         return ExitCode.FAULT if damaged else ExitCode.OK
     out, counts = console(), dict.fromkeys(("sound", "damaged", "not for this build"), 0)
     for examined in every:
@@ -90,7 +89,7 @@ def examine_all(root: str | None, *, deep: bool, as_json: bool) -> ExitCode:
             _print_line(out, examined)
     total = sum(counts.values())
     counted = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    out.print(f"{total} session(s) in {printable(str(store.root))}" + (f": {counted}" if total else ""))
+    out.print(f"{total} session(s) in {printable(opened.where)}" + (f": {counted}" if total else ""))
     return ExitCode.FAULT if counts["damaged"] else ExitCode.OK
 
 
@@ -99,7 +98,9 @@ def print_findings(out: Console, examined: Examined, findings: list[Finding]) ->
     for finding in findings[:_SHOWN]:
         out.print(f"  {finding.rule}{_place_of(finding)}", style="bold red" if finding.severity == "damage" else "")
         print_labelled(out, "   ", one_line(finding.reason))
-        if not finding.path.startswith(examined.patient.location.path.rsplit("/", 1)[0] + "/session.v"):
+        if finding.path != examined.patient.root.where and not finding.path.startswith(
+            examined.patient.location.path.rsplit("/", 1)[0] + "/session.v"
+        ):
             print_labelled(out, "   ", one_line(finding.path), style="dim")
         remedy = remedy_of(finding, examined.patient)
         if remedy:
@@ -135,16 +136,16 @@ def finding_json(finding: Finding, patient: Patient) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _every(store: JsonlLogStore, root: str | None, *, deep: bool) -> Iterator[Examined]:
+def _every(opened: Root, root: str | None, *, deep: bool) -> Iterator[Examined]:
     shows_progress = sys.stderr.isatty()
-    for count, entry in enumerate(store.list(), 1):
+    for count, entry in enumerate(opened.store.list(), 1):
         session_id = session_id_of(entry)
         if shows_progress:
             sys.stderr.write(f"\r\x1b[Kexamining {count}: {one_line(session_id)[:60]}")
             sys.stderr.flush()
-        patient = Patient(store, entry.location, session_id, _with_root(session_id, root))
+        patient = Patient(opened, entry.location, session_id, _with_root(session_id, opened, root))
         try:
-            examined = Examined(patient, list(examine(store, entry.location, deep=deep)))
+            examined = Examined(patient, list(examine_at(opened, entry.location, deep=deep)))
         except SessionNotFound:
             continue  # removed since it was listed
         finally:
@@ -154,15 +155,18 @@ def _every(store: JsonlLogStore, root: str | None, *, deep: bool) -> Iterator[Ex
         yield examined
 
 
-def _with_root(selector: str, root: str | None) -> str:
+def _with_root(selector: str, opened: Root, root: str | None) -> str:
     quoted = shlex.quote(selector)
-    return quoted if root is None else f"{quoted} --root {shlex.quote(root)}"
+    if root is None:
+        return quoted
+    return f"{quoted} --root {shlex.quote(opened.where if '://' in root else root)}"
 
 
 def _print(out: Console, examined: Examined) -> None:
     style = "bold red" if examined.damaged else "bold"
     out.print(f"{printable(examined.patient.session_id)}  {examined.verdict}", style=style)
-    print_labelled(out, " ", printable(examined.patient.location.path), style="dim")
+    patient = examined.patient
+    print_labelled(out, " ", patient.root.where if patient.root.files is None else patient.location.path, style="dim")
     ordered = sorted(examined.findings, key=lambda finding: finding.severity)
     print_findings(out, examined, ordered)
 
@@ -185,4 +189,5 @@ def _json(examined: list[Examined]) -> dict[str, Any]:
 def _session_json(examined: Examined) -> dict[str, Any]:
     findings = [finding_json(finding, examined.patient) for finding in examined.findings]
     patient = examined.patient
-    return {"id": patient.session_id, "path": patient.location.path, "verdict": examined.verdict, "findings": findings}
+    fields = {"id": patient.session_id, **path_json(patient.location)}
+    return {**fields, "verdict": examined.verdict, "findings": findings}

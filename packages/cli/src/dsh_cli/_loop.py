@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ _PROBE = f"""\
 for name in {" ".join(MANAGED)}; do
   if [ -n "${{!name+set}}" ]; then echo "$name = ${{!name}}"; else echo "$name is absent"; fi
 done
-if [ -e "${{{SESSION_JSONL}-}}" ]; then echo "the log exists"; else echo "the log does not exist yet"; fi
+if [ -n "${{{SESSION_JSONL}+set}}" ]; then
+  if [ -e "${SESSION_JSONL}" ]; then echo "the log exists"; else echo "the log does not exist yet"; fi
+fi
 for name in %s; do
   if [ -n "${{!name+set}}" ]; then echo "$name is here"; else echo "$name is absent"; fi
 done"""
@@ -111,8 +114,9 @@ class Report:
         out.print("What the shell child saw", style="bold")
         for name in MANAGED:
             print_labelled(out, f"  {name:<18}", facts.managed.get(name, "absent"))
-        existed = {True: "yes", False: "not yet: nothing had been flushed", None: "it did not say"}[facts.log_existed]
-        print_labelled(out, f"  {'log there?':<18}", existed)
+        if self.expected[SESSION_JSONL] is not None:
+            existed = {True: "yes", False: "not yet: nothing had been flushed", None: "it did not say"}
+            print_labelled(out, f"  {'log there?':<18}", existed[facts.log_existed])
         out.print("\nWhat was kept from it", style="bold")
         print_labelled(out, " ", ", ".join(dropped_names()) or "nothing: there was nothing to keep")
         if self.leaked:
@@ -121,8 +125,10 @@ class Report:
         print_conversation(out, self.stored.events)
         out.print("\nThe log", style="bold")
         print_labelled(out, " ", self.stored.source)
-        root = Path(self.stored.source).parents[2]
-        again = f"dshpy show {self.stored.header.id} --root {root}"
+        # A session without a file of its own is read from the whole store.
+        is_file = self.expected[SESSION_JSONL] is not None
+        root = str(Path(self.stored.source).parents[2]) if is_file else self.stored.source
+        again = f"dshpy show {self.stored.header.id} --root {shlex.quote(root)}"
         print_labelled(out, " ", f"{len(self.stored.events)} events; read it again: {again}")
 
 

@@ -8,46 +8,50 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dsh_persistence import ListedSession, SessionCorrupt
-from dsh_persistence_jsonl import JsonlLogStore
+from dsh_persistence import ListedSession, LogStore, SessionCorrupt
 from dsh_session import SessionHeader
 
 from ._exit import ExitCode
-from ._roots import open_root, session_id_of
+from ._roots import Root, open_root, path_json, session_id_of
 from ._text import console, header_json, local_time, print_json, print_labelled, printable
 
 
 def list_sessions(root: str | None, *, cwd: str | None, as_json: bool) -> ExitCode:
     """Print every session below ``root``, newest first, damaged ones at the end; with ``cwd`` those of one place."""
-    store = open_root(root)
-    found = store.list() if cwd is None else _of_directory(store, cwd)
+    opened = open_root(root)
+    found = opened.store.list() if cwd is None else _of_directory(opened, cwd)
     entries = sorted(found, key=_created_at, reverse=True)
     if as_json:
-        print_json({"root": str(store.root), "sessions": [_entry_json(entry) for entry in entries]})
+        print_json({"root": opened.where, "sessions": [_entry_json(entry) for entry in entries]})
     elif not entries:
         place = "" if cwd is None else f" of {cwd}"
-        print_labelled(console(), "no sessions", f"{place.lstrip()} in {store.root}".lstrip())
+        print_labelled(console(), "no sessions", f"{place.lstrip()} in {opened.where}".lstrip())
     else:
         _print_table(entries)
     damaged = any(isinstance(entry.problem, SessionCorrupt) for entry in entries)
     return ExitCode.FAULT if damaged else ExitCode.OK
 
 
-def _of_directory(store: JsonlLogStore, directory: str) -> Iterator[ListedSession]:
+def _of_directory(root: Root, directory: str) -> Iterator[ListedSession]:
     """Yield the sessions whose header names ``directory``, by whatever links it is reached.
 
     Folder names do not tell, several directories may share one. For what has no readable header they must: it is kept
-    where a session of that directory would lie.
+    where a session of that directory would lie. In a database nothing else tells, so it is kept.
     """
     spellings = {os.path.abspath(directory), os.path.realpath(directory)}  # noqa: PTH100  # resolve() follows links
-    projects = {Path(store.locate(SessionHeader(id="x", created_at=0, cwd=path)).path).parents[1] for path in spellings}
-    for entry in store.list():
+    projects = {folder for path in spellings if (folder := _project(root.store, path)) is not None}
+    for entry in root.store.list():
         if entry.header is None:
             path = Path(entry.location.path)
-            if not projects.isdisjoint((path, *path.parents)):
+            if not projects or not projects.isdisjoint((path, *path.parents)):
                 yield entry
         elif entry.header.cwd is not None and not spellings.isdisjoint(_spellings(entry.header.cwd)):
             yield entry
+
+
+def _project(store: LogStore, cwd: str) -> Path | None:
+    location = store.locate(SessionHeader(id="x", created_at=0, cwd=cwd))
+    return None if location is None else Path(location.path).parents[1]
 
 
 def _spellings(cwd: str) -> Iterator[str]:
@@ -61,7 +65,7 @@ def _created_at(entry: ListedSession) -> int:
 
 
 def _entry_json(entry: ListedSession) -> dict[str, Any]:
-    fields: dict[str, Any] = {"id": session_id_of(entry), "path": entry.location.path}
+    fields: dict[str, Any] = {"id": session_id_of(entry), **path_json(entry.location)}
     if entry.header is not None:
         fields |= {"header": header_json(entry.header), "revision": entry.revision}
     if entry.problem is not None:

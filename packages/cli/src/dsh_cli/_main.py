@@ -57,7 +57,11 @@ def main() -> None:
     """
 
 
-_root = click.option("--root", type=click.Path(), help="Sessions root; by default, sessions below the harness home.")
+_root = click.option(
+    "--root",
+    type=click.Path(),
+    help="A folder of sessions, a SQLite file, or a database URL; by default, sessions below the harness home.",
+)
 _selector = click.argument("selector", metavar="SEL")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text for people.")
 
@@ -197,6 +201,25 @@ def salvage(
     from ._salvage import salvage_session  # noqa: PLC0415  # commands load what they need
 
     sys.exit(salvage_session(selector, root, output=output, branch=branch, cwd=cwd, as_json=as_json))
+
+
+@main.command()
+@click.argument("source", metavar="SRC", type=click.Path())
+@click.argument("target", metavar="DST", type=click.Path())
+@_json
+def migrate(source: str, target: str, *, as_json: bool) -> None:
+    """Copy every session of one store to another, byte for byte.
+
+    SRC and DST are each a folder of sessions, a SQLite file, or a database URL: sqlite:////absolute/path.db,
+    sqlite:///relative.db, postgresql://host/name.
+
+    SRC is only read. What DST has already is compared, kept and continued, so that running it again completes an
+    interrupted copy; a session that differs there is left alone. Each session is read back and compared. Exit code 1
+    means that something was not copied, and stdout says what and why.
+    """
+    from ._migrate import migrate as migrate_sessions  # noqa: PLC0415  # commands load what they need
+
+    sys.exit(migrate_sessions(source, target, as_json=as_json))
 
 
 @main.command()

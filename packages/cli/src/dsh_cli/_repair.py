@@ -12,8 +12,10 @@ from dsh_persistence import Repair, StoredPrefix
 from dsh_persistence_jsonl import Finding, planned_repair
 from dsh_session import EncodedBatch, SessionEvent, repair_closers
 
-from ._doctor import UNREAD, Examined, examined_session, finding_json, print_findings
+from ._doctor import Examined, Patient, examined_session, finding_json, print_findings
 from ._exit import ExitCode
+from ._findings import UNREAD
+from ._roots import path_json
 from ._text import console, one_line, print_json, print_labelled, printable
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ def _accepted(examined: Examined, *, apply: bool) -> _Outcome:
         return _Outcome("damaged", ExitCode.FAULT, damage)
     if not apply:
         return _Outcome("accepted", mark=f"would be lowered: {damage[0].reason}")
-    before, now = examined.patient.store.accept_shorter(examined.patient.location)
+    files = examined.patient.root.require_files("--accept-shorter is for log files", "it cannot be shorter unnoticed")
+    before, now = files.accept_shorter(examined.patient.location)
     return _Outcome("accepted", mark=f"lowered from {before} acknowledged bytes to the {now} that are there")
 
 
@@ -79,8 +82,8 @@ def _repaired(examined: Examined, *, apply: bool) -> _Outcome:
         what: Literal["in use", "not for this build"] = "in use" if hindered[0].rule in _HELD else "not for this build"
         return _Outcome(what, ExitCode.UNREADABLE, hindered)
     patient = examined.patient
-    stored = patient.store.read(patient.location)
-    repair, closers = planned_repair(patient.store, patient.location), _closers(stored)
+    stored = patient.root.store.read(patient.location)
+    repair, closers = _planned(patient), _closers(stored)
     if repair is None and not closers:
         return _Outcome("nothing to repair")
     if apply:
@@ -89,12 +92,17 @@ def _repaired(examined: Examined, *, apply: bool) -> _Outcome:
     return _Outcome("repaired", repair=repair, first_salvaged=first_salvaged, closers=closers)
 
 
+def _planned(patient: Patient) -> Repair | None:
+    """Return what is to be cut; a database has no torn tails."""
+    return None if patient.root.files is None else planned_repair(patient.root.files, patient.location)
+
+
 def _damage(examined: Examined) -> list[Finding]:
     return [finding for finding in examined.findings if finding.severity == "damage"]
 
 
 def _apply(examined: Examined, session_id: str) -> tuple[Repair | None, Sequence[SessionEvent]]:
-    with examined.patient.store.open(session_id) as writer:
+    with examined.patient.root.store.open(session_id) as writer:
         repair = writer.repair()
         closers = () if writer.stored is None else _closers(writer.stored)
         if closers:
@@ -131,7 +139,7 @@ def _json(examined: Examined, outcome: _Outcome, *, apply: bool) -> dict[str, An
     patient = examined.patient
     return {
         "id": patient.session_id,
-        "path": patient.location.path,
+        **path_json(patient.location),
         "outcome": outcome.what,
         "applied": apply and outcome.what in ("repaired", "accepted"),
         "findings": [finding_json(finding, patient) for finding in outcome.why],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 from dsh_persistence_jsonl import Branch, Encoding, Hole, JsonlLogStore, Kept, SalvageReport, SessionForked, salvage
@@ -24,12 +26,16 @@ def salvage_session(
 ) -> ExitCode:
     """Write what is intact to another root, and print what was kept, wrapped and lost."""
     selected = select(selector, root, damaged=True)
+    advice = "dshpy migrate copies those of its sessions that are intact"
+    source = selected.root.require_files("salvage takes log files apart", advice)
     encoding: Encoding = "zstd" if selected.location.path.endswith(".zstd") else "raw"
+    if "://" in output or Path(output).is_file():
+        raise click.UsageError("-o names a folder; dshpy migrate copies what has been salvaged into a database.")
     into = JsonlLogStore(output)
     if next(into.list(), None) is None:
         into = JsonlLogStore(output, encoding=encoding)
     try:
-        report = salvage(selected.store, selected.location, into, branch=branch, cwd=cwd)
+        report = salvage(source, selected.location, into, branch=branch, cwd=cwd)
     except SessionForked as forked:
         return _choose(forked, as_json=as_json)
     except ValueError as error:

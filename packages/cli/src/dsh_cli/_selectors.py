@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dsh_persistence import (
     ListedSession,
+    LogStore,
     PersistenceError,
     SessionLocation,
     SessionNotFound,
@@ -19,10 +20,11 @@ from dsh_persistence_jsonl import JsonlLogStore
 from dsh_session import SessionHeader
 
 from ._exit import SelectorFails
-from ._roots import is_log_name, open_root, session_id_of
+from ._roots import Root, is_log_name, name_root, open_root, session_id_of
 from ._text import local_time, one_line, say
 
 LATEST = "@latest"
+_URLS = ("sqlite://", "postgres://", "postgresql://", "postgresql+")
 _SHOWN = 5
 """How many of many are named in a message."""
 
@@ -31,14 +33,14 @@ _SHOWN = 5
 class Selected:
     """The one session that a selector means."""
 
-    store: JsonlLogStore
+    root: Root
     location: SessionLocation
     named: Path | None = None
     """The very file that was named; None when it was the session."""
 
     def read(self) -> StoredPrefix:
-        """Return the stored log. Raises as ``JsonlLogStore.read`` does."""
-        stored = self.store.read(self.location)
+        """Return the stored log. Raises as ``LogStore.read`` does."""
+        stored = self.root.store.read(self.location)
         if self.named is not None and Path(stored.source) != self.named:
             reason = f"is not the log its session is read from, which is {stored.source}; name that one, or the folder"
             raise StoreUnusable(str(self.named), reason)
@@ -51,17 +53,20 @@ def select(selector: str, root: str | None, *, damaged: bool = False) -> Selecte
     One that ends in ``.jsonl`` or ``.jsonl.zstd`` or holds a ``/`` is a path when something lies there; any other is
     looked for below the root. Raises ``SelectorFails``, ``SessionNotFound``, or why the session cannot be read.
     """
+    if selector.startswith(_URLS):  # which may hold a password, and is not repeated
+        msg = "SEL is the URL of a database; give that with --root, and name one of its sessions"
+        raise SelectorFails(msg)
     if names_a_path(selector):
         return _at_path(Path(selector).resolve())
-    store = open_root(root)
+    opened = open_root(root)
     if selector == LATEST:
-        return Selected(store=store, location=_latest(store).location)
+        return Selected(root=opened, location=_latest(opened).location)
     try:
-        return Selected(store=store, location=_by_id(store, selector, damaged=damaged).location)
+        return Selected(root=opened, location=_by_id(opened, selector, damaged=damaged).location)
     except SessionNotFound:
         if not _looks_like_path(selector):
             raise
-        msg = f"{selector} does not exist, and no session of that id in {store.root}; dshpy ls lists the sessions"
+        msg = f"{selector} does not exist, and no session of that id in {opened.where}; dshpy ls lists the sessions"
         raise SelectorFails(msg) from None
 
 
@@ -77,7 +82,7 @@ def _looks_like_path(selector: str) -> bool:
 def _at_path(path: Path) -> Selected:
     folder = path if path.is_dir() else path.parent
     if path != folder and not is_log_name(path.name):
-        msg = f"{path} is no log; logs are named session.vN.jsonl or session.vN.jsonl.zstd"
+        msg = f"{path} is no log, which is named session.vN.jsonl or session.vN.jsonl.zstd; a database goes with --root"
         raise SelectorFails(msg)
     logs = sorted(child for child in folder.iterdir() if is_log_name(child.name))
     if not logs:
@@ -87,18 +92,18 @@ def _at_path(path: Path) -> Selected:
     # Given an encoding, the store searches its root for nothing.
     store = JsonlLogStore(folder.parent.parent, encoding="zstd" if log.name.endswith(".zstd") else "raw")
     return Selected(
-        store=store,
+        root=name_root(store),
         location=SessionLocation(kind="jsonl", path=str(log)),
         named=path if path != folder else None,
     )
 
 
-def _by_id(store: JsonlLogStore, prefix: str, *, damaged: bool) -> ListedSession:
+def _by_id(root: Root, prefix: str, *, damaged: bool) -> ListedSession:
     """Return the session whose id is ``prefix`` or, when it is the only one, begins with it."""
-    found = [entry for entry in store.list() if _fits(session_id_of(entry), prefix)]
+    found = [entry for entry in root.store.list() if _fits(session_id_of(entry), prefix)]
     candidates = [entry for entry in found if session_id_of(entry) == prefix] or found
     if not candidates:
-        raise SessionNotFound(prefix, str(store.root))
+        raise SessionNotFound(prefix, root.where)
     if len(candidates) > 1:
         ids = _some(session_id_of(entry) for entry in candidates)
         msg = f"{prefix!r} fits {len(candidates)} sessions ({ids}); type more of the id, or name the log by its path"
@@ -112,7 +117,7 @@ def _fits(session_id: str, prefix: str) -> bool:
     return session_id.startswith(prefix) or session_id.removeprefix("session-").startswith(prefix)
 
 
-def _latest(store: JsonlLogStore) -> ListedSession:
+def _latest(root: Root) -> ListedSession:
     """Return the session whose last stored event has the greatest time, children of other sessions left out.
 
     A log without events counts with its creation; ties go to the later creation, then to the greater id. Only the
@@ -121,12 +126,12 @@ def _latest(store: JsonlLogStore) -> ListedSession:
     ranked: list[tuple[tuple[int, int, str], ListedSession]] = []
     children: list[str] = []
     problems: list[PersistenceError] = []
-    for entry in store.list():
+    for entry in root.store.list():
         if entry.header is not None and _is_child(entry.header):
             children.append(entry.header.id)
             continue
         try:
-            ranked.append((_rank(store, entry), entry))
+            ranked.append((_rank(root.store, entry), entry))
         except PersistenceError as problem:
             problems.append(problem)
     best = max(ranked, key=itemgetter(0), default=None)
@@ -135,11 +140,11 @@ def _latest(store: JsonlLogStore) -> ListedSession:
         say(f"{LATEST} is {session_id}: its last event, {local_time(time)}, is the latest of {len(ranked)} session(s)")
     _say_skipped(children, problems)
     if best is None:
-        raise SessionNotFound(LATEST, str(store.root))
+        raise SessionNotFound(LATEST, root.where)
     return best[1]
 
 
-def _rank(store: JsonlLogStore, entry: ListedSession) -> tuple[int, int, str]:
+def _rank(store: LogStore, entry: ListedSession) -> tuple[int, int, str]:
     if entry.problem is not None:
         raise entry.problem
     stored = store.read(entry.location)
