@@ -1,47 +1,41 @@
-"""A SQLite file as the store's database.
-
-SQLite's locks belong to the process and end when any descriptor of the file is closed, so the file is only ever opened
-through SQLite; what else is asked of it is asked of its name.
-"""
+"""A SQLite file as the store's database."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import secrets
 import sqlite3
-import stat
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import quote
+from typing import Any
 
 from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from dsh_persistence import PersistenceError, SessionBusy, SessionCorrupt, StoreUnusable
-from dsh_persistence.files import Lease, make_folders, sync_file, sync_folder, usable
+from dsh_persistence import StoreUnusable
+from dsh_persistence.files import sync_folder, usable
 
 from . import _schema
+from ._claims import FileClaim, claim_file
 from ._database import Absent, Interrupted
 from ._forks import watch_forks
-from ._mounts import network_file_system
-from ._text import to_bytes
+from ._sqlite_file import (
+    BUSY_MS,
+    Journal,
+    make_file,
+    name_of,
+    open_file,
+    require_identity,
+    require_ours,
+    settle_journal,
+    translated,
+)
 
-Journal = Literal["wal", "delete"]
-"""How SQLite makes a transaction whole: a write-ahead log, or a rollback journal where that cannot work."""
-
-BUSY_MS = 30_000
-"""How long SQLite waits for another process's transaction."""
-_SWITCH_S = 5.0
 _SYNCHRONOUS: dict[str, int] = {"wal": 2, "delete": 3}
 """FULL syncs every commit of a write-ahead log; a rollback journal needs EXTRA, which syncs its removal as well."""
-_BESIDE = ("-wal", "-shm", "-journal")
 
 
 class SqliteDatabase:
@@ -53,8 +47,8 @@ class SqliteDatabase:
         """``journal`` None means what the file has, and ``wal`` for a new one."""
         self.where = str(path)
         self._path = path
-        self._wanted = journal
-        self._journal: Journal = "wal" if journal is None else journal
+        self._wanted: Journal | None = journal
+        self._journal: Journal = journal or "wal"
         self._writing = threading.Lock()
         self._gate = threading.Condition()
         """Guards what follows; waited on until no reader is left."""
@@ -68,7 +62,7 @@ class SqliteDatabase:
         self._named = False
         """Whether the file's name is known to be durable."""
         self._engine = create_engine(
-            "sqlite://", creator=self._connected, poolclass=NullPool, hide_parameters=True, echo=False
+            "sqlite://", creator=lambda: open_file(path), poolclass=NullPool, hide_parameters=True
         )
         watch_forks(self)
 
@@ -88,7 +82,7 @@ class SqliteDatabase:
         except DBAPIError as error:
             _drop(connection)
             connection = None
-            raise self._translated(error) from error
+            raise translated(error, self._path) from error
         except BaseException:
             if connection is not None:
                 connection.rollback()
@@ -116,16 +110,16 @@ class SqliteDatabase:
                 self._undo(connection, error)
                 if isinstance(error, IntegrityError):
                     raise
-                raise self._translated(error) from error
+                raise translated(error, self._path) from error
             except BaseException as error:
                 self._undo(connection, error)
                 raise
             try:
                 connection.commit()
             except DBAPIError as error:
-                if _name(error).startswith("SQLITE_BUSY"):  # readers kept a rollback journal from being carried out
+                if name_of(error).startswith("SQLITE_BUSY"):  # readers kept a rollback journal from being carried out
                     self._undo(connection, error)
-                    raise self._translated(error) from error
+                    raise translated(error, self._path) from error
                 self._distrust()
                 raise Interrupted(f"{self.where}: {error.orig}") from error
             except BaseException:
@@ -135,15 +129,7 @@ class SqliteDatabase:
     def claim(self, session_id: str) -> FileClaim:
         """Take the lock file of a session, which the system frees when its owner dies."""
         self._prepare(create=True)
-        folder = Path(f"{self.where}.claims")
-        with usable(folder):
-            try:
-                os.mkdir(folder, 0o700)  # noqa: PTH102  # as files are made everywhere here
-            except FileExistsError:
-                if not stat.S_ISDIR(os.lstat(folder).st_mode):
-                    raise StoreUnusable(str(folder), "is no folder; the locks of the sessions lie there") from None
-            name = blake2b(to_bytes(session_id), digest_size=16).hexdigest()
-            return FileClaim(Lease(folder / f"{name}.lock", session_id), session_id)
+        return claim_file(Path(f"{self.where}.claims"), session_id)
 
     def settle(self) -> None:
         """Make sure that whatever a reader sees from now on is durable.
@@ -157,9 +143,8 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close all connections; the last one to close brings the write-ahead log into the file."""
-        with self._writing, self._gate:
-            self._gate.wait_for(lambda: not self._reading)
-            self._close_all()
+        self.hold()
+        self.resume()
 
     def hold(self) -> None:
         """Close everything and keep it closed, for the time of a fork.
@@ -176,8 +161,6 @@ class SqliteDatabase:
         self._gate.release()
         self._writing.release()
 
-    # The file
-
     def _prepare(self, *, create: bool) -> None:
         """Make sure that the name leads to the file that was checked."""
         with usable(self._path):
@@ -188,18 +171,18 @@ class SqliteDatabase:
                     raise self._moved() from None
                 if not create:
                     raise Absent from None
-                self._create()
+                make_file(self._path, self._journal)
                 status = os.lstat(self._path)
             file = (status.st_dev, status.st_ino)
             if self._file is None:
                 with self._gate:
                     if self._file is None:
-                        self._check(status)
+                        self._check()
                         self._file = file
             if self._file != file:
                 raise self._moved()
             if create and not self._named:
-                sync_folder(self._path.parent)  # an earlier run may have died between making the name and syncing it
+                sync_folder(self._path.parent)  # whoever made the name may have died before syncing it
                 self._named = True
 
     def _moved(self) -> StoreUnusable:
@@ -207,120 +190,27 @@ class SqliteDatabase:
             self.where, "was removed or replaced while it was in use; put it back, or open the store anew"
         )
 
-    def _create(self) -> None:
-        """Make the file whole under another name, then give it its own: who opens it never sees less."""
-        folder = self._path.parent
-        self._require_wal_works(self._journal)
-        make_folders(folder, root=folder)
-        made = folder / f".{self._path.name}.{secrets.token_hex(8)}.new"
+    def _check(self) -> None:
+        """Look at the file before anything of it is changed, then connect."""
+        require_ours(self._path)
         try:
-            os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._build(made)
-            os.link(made, self._path)
-        except (OSError, DBAPIError) as error:
-            # Whoever was faster takes away what others have begun, and that file is as good.
-            if not os.path.lexists(self._path):
-                if isinstance(error, DBAPIError):
-                    raise self._translated(error) from error
-                raise
-        finally:
-            _unlink(made)
-        self._remove_begun()
-
-    def _build(self, made: Path) -> None:
-        engine = create_engine("sqlite://", creator=lambda: _open(made), poolclass=NullPool, hide_parameters=True)
-        with engine.connect() as connection:
-            for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "fullfsync=ON", "trusted_schema=OFF"):
-                connection.exec_driver_sql(f"PRAGMA {pragma}")
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            connection.exec_driver_sql(f"PRAGMA application_id={_schema.APPLICATION_ID}")
-            connection.exec_driver_sql(f"PRAGMA user_version={_schema.SCHEMA_VERSION}")
-            _schema.create_tables(connection)
-            connection.commit()
-            connection.exec_driver_sql(f"PRAGMA journal_mode={self._journal}")
-        fd = os.open(made, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            sync_file(fd)
-        finally:
-            with contextlib.suppress(OSError):  # it has been synced
-                os.close(fd)
-
-    def _remove_begun(self) -> None:
-        """Remove what others have begun to make; they find the file that is there."""
-        for begun in self._path.parent.glob(f".{self._path.name}.*.new*"):
-            _unlink(begun)
-
-    def _check(self, status: os.stat_result) -> None:
-        """Look at a file before anything of it is changed, and connect. Raises ``StoreUnusable``."""
-        if status.st_nlink > 1:  # perhaps it was made by somebody who died before taking the other name away
-            self._remove_begun()
-            status = os.lstat(self._path)
-        self._require_regular(status)
-        for name in _BESIDE:
-            with contextlib.suppress(FileNotFoundError):
-                if not stat.S_ISREG(os.lstat(self.where + name).st_mode):
-                    raise StoreUnusable(self.where + name, "is no regular file; it lies where SQLite keeps its own")
-        self._require_ours()
-        try:
-            self._switch_journal()
+            self._journal = settle_journal(self._path, self._wanted)
             connection = self._writer_connection()
-            self._require_identity(*_identity(connection))
-            if _identity(connection)[1] != _schema.SCHEMA_VERSION:
-                self._migrate(connection)
-            connection.exec_driver_sql("BEGIN")
+            version = _pragma(connection, "user_version")
+            require_identity(self._path, _pragma(connection, "application_id"), version)
+            if version != _schema.SCHEMA_VERSION:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                _schema.migrate(connection, self.where)
+                connection.exec_driver_sql(f"PRAGMA user_version={_schema.SCHEMA_VERSION}")
+                connection.commit()
             _schema.read_store(connection, self.where)
             connection.rollback()
         except (DBAPIError, sqlite3.Error) as error:
             self._close_all()
-            raise self._translated(error) from error
+            raise translated(error, self._path) from error
         except BaseException:
             self._close_all()
             raise
-
-    def _require_regular(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no regular file"
-            raise StoreUnusable(self.where, f"is {kind}; give the path of the database file itself")
-        if status.st_nlink != 1:
-            raise StoreUnusable(
-                self.where, "has another name as well, beside which SQLite would keep another log; remove one of them"
-            )
-
-    def _require_ours(self) -> None:
-        """Look whose file it is through a connection that takes no lock and makes nothing."""
-        uri = f"file:{quote(os.fsencode(self._path))}?mode=ro&immutable=1"
-        try:
-            with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as probe:
-                found = [probe.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-        except sqlite3.OperationalError as error:
-            raise StoreUnusable(self.where, f"cannot be opened: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreUnusable(self.where, f"is no SQLite database, or its head is damaged: {error}") from error
-        self._require_identity(found[0], found[1])
-
-    def _require_identity(self, application_id: int, version: int) -> None:
-        if application_id != _schema.APPLICATION_ID:
-            raise StoreUnusable(
-                self.where,
-                f"is not a store of sessions: its application id is {application_id:#x} and not"
-                f" {_schema.APPLICATION_ID:#x}; it was left as it is, give another path",
-            )
-        _schema.check_version(version, self.where)
-
-    def _migrate(self, connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        try:
-            _schema.migrate(connection, self.where)
-            connection.exec_driver_sql(f"PRAGMA user_version={_schema.SCHEMA_VERSION}")
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
-
-    # Connections
-
-    def _connected(self) -> sqlite3.Connection:
-        return _open(self._path)
 
     def _writer_connection(self) -> Connection:
         if self._writer is None:
@@ -329,18 +219,18 @@ class SqliteDatabase:
 
     def _connect(self, *, query_only: int) -> Connection:
         """Return a connection that has every setting, each read back."""
+        settings: dict[str, object] = {
+            "busy_timeout": BUSY_MS,
+            "trusted_schema": 0,
+            "mmap_size": 0,
+            "cell_size_check": 1,
+            "fullfsync": 1,
+            "checkpoint_fullfsync": 1,
+            "query_only": query_only,
+            "synchronous": _SYNCHRONOUS[self._journal],
+        }
         connection = self._engine.connect()
         try:
-            settings: dict[str, object] = {
-                "busy_timeout": BUSY_MS,
-                "trusted_schema": 0,
-                "mmap_size": 0,
-                "cell_size_check": 1,
-                "fullfsync": 1,
-                "checkpoint_fullfsync": 1,
-                "query_only": query_only,
-                "synchronous": _SYNCHRONOUS[self._journal],
-            }
             for name, value in settings.items():
                 connection.exec_driver_sql(f"PRAGMA {name}={value}")
             for name, value in {**settings, "journal_mode": self._journal}.items():
@@ -351,42 +241,11 @@ class SqliteDatabase:
                         f"SQLite has {name}={found} where {value} is needed for what is acknowledged to last; close"
                         " other programs that use the file, or check how this SQLite was built",
                     )
-            connection.rollback()  # nothing is open; SQLAlchemy's own books
+            connection.rollback()  # nothing is open; this is for SQLAlchemy's books
         except BaseException:
             _drop(connection)
             raise
         return connection
-
-    def _switch_journal(self) -> None:
-        """Find out the journal that the file has, and change it where another one was asked for."""
-        with contextlib.closing(_open(self._path)) as connection:
-            give_up = time.monotonic() + _SWITCH_S
-            while True:
-                found = connection.execute("PRAGMA journal_mode").fetchone()[0]
-                self._journal = self._wanted or _journal_of(found)
-                self._require_wal_works(self._journal)
-                if found == self._journal:
-                    return
-                # It needs the file for itself, and SQLite does not wait for that.
-                with contextlib.suppress(sqlite3.OperationalError):
-                    connection.execute(f"PRAGMA journal_mode={self._journal}").fetchone()
-                    continue
-                if time.monotonic() > give_up:
-                    raise StoreUnusable(
-                        self.where,
-                        f"has journal mode {found}, and cannot get {self._journal} while others have it open; close"
-                        " them, or leave the journal out",
-                    )
-                time.sleep(0.05)
-
-    def _require_wal_works(self, journal: Journal) -> None:
-        kind = network_file_system(self._path.parent) if journal == "wal" else None
-        if kind is not None:
-            raise StoreUnusable(
-                self.where,
-                f"lies on a network file system ({kind}), where a write-ahead log is damaged sooner or later; open it"
-                ' with journal="delete", or move it to a local disk',
-            )
 
     def _settle(self) -> None:
         self._distrust()
@@ -403,12 +262,12 @@ class SqliteDatabase:
                 sync_folder(self._path.parent)
         except DBAPIError as error:
             self._distrust()
-            raise self._translated(error) from error
+            raise translated(error, self._path) from error
         self._owed = False
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
         """End a transaction that was not committed."""
-        if isinstance(error, DBAPIError) and _name(error).startswith(("SQLITE_IOERR", "SQLITE_FULL")):
+        if isinstance(error, DBAPIError) and name_of(error).startswith(("SQLITE_IOERR", "SQLITE_FULL")):
             self._distrust()
             return
         try:
@@ -429,69 +288,9 @@ class SqliteDatabase:
         for connection in connections:
             _drop(connection)
 
-    def _translated(self, error: DBAPIError | sqlite3.Error) -> OSError | PersistenceError:
-        """Say in the store's words what SQLite says."""
-        name, text = _name(error), str(error.orig if isinstance(error, DBAPIError) else error)
-        match name.split("_")[1] if "_" in name else "":
-            case "BUSY" | "LOCKED":
-                return OSError(errno.EBUSY, f"{text}: another process is using it", self.where)
-            case "FULL":
-                return OSError(errno.ENOSPC, text, self.where)
-            case "IOERR" | "NOMEM" | "INTERRUPT" | "PROTOCOL":
-                return OSError(errno.EIO, f"{text} ({name})", self.where)
-            case "CANTOPEN" | "READONLY" | "PERM" | "AUTH" | "TOOBIG" | "NOLFS":
-                return StoreUnusable(self.where, f"cannot be used: {text} ({name})")
-            case "":  # raised by the driver: a text that is no UTF-8, where there is no text in any column of ours
-                return SessionCorrupt(self.where, "a value is not of the kind that its column holds")
-            case _:
-                return SessionCorrupt(self.where, f"SQLite finds it damaged: {text} ({name})")
-
-
-class FileClaim:
-    """The lock file of one session."""
-
-    def __init__(self, lease: Lease, session_id: str) -> None:
-        self._lease: Lease | None = lease
-        self._session_id = session_id
-        self._pid = os.getpid()
-
-    def require(self) -> None:
-        """Raise ``SessionBusy`` in a fork of the owner: the two of them would share the lock."""
-        if self._pid != os.getpid():
-            raise SessionBusy(self._session_id, f"process {self._pid}, of which this one is a fork")
-
-    def release(self) -> None:
-        """Remove the lock file; in a fork of its owner it stays, for it is still the owner's."""
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            if self._pid == os.getpid():
-                lease.discard()
-            else:
-                lease.close()
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    uri = f"file:{quote(os.fsencode(path))}?mode=rw"  # never makes a file
-    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
-
-
-def _journal_of(mode: str) -> Journal:
-    return "wal" if mode == "wal" else "delete"
-
 
 def _pragma(connection: Connection, name: str) -> Any:
     return connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
-
-
-def _identity(connection: Connection) -> tuple[int, int]:
-    found = (_pragma(connection, "application_id"), _pragma(connection, "user_version"))
-    connection.rollback()
-    return found
-
-
-def _name(error: DBAPIError | sqlite3.Error) -> str:
-    """Return SQLite's name for an error, such as ``SQLITE_IOERR_FSYNC``; empty for one of the driver."""
-    return str(getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlite_errorname", ""))
 
 
 def _drop(connection: Connection | None) -> None:
@@ -499,8 +298,3 @@ def _drop(connection: Connection | None) -> None:
         with contextlib.suppress(DBAPIError, sqlite3.Error):  # nothing more is expected of it
             connection.invalidate()
         connection.close()
-
-
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):  # it is in nobody's way
-        path.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ from ._group import Step, commit
 from ._log import SqlEventLog
 from ._pages import Page, Place, anchor, every_session, find_session, page, pages, require_end
 from ._rows import State, read_session
-from ._sqlite import Journal
+from ._sqlite_file import Journal
 from ._text import from_bytes, to_bytes
 from ._url import open_database
 from ._writer import Found, SqlLogWriter

@@ -11,7 +11,8 @@ from sqlalchemy.exc import ArgumentError
 from dsh_persistence import StoreUnusable
 
 from ._database import Database
-from ._sqlite import Journal, SqliteDatabase
+from ._sqlite import SqliteDatabase
+from ._sqlite_file import Journal
 
 Dialect = Literal["sqlite", "postgresql"]
 _FORMS = "sqlite:////absolute/path.db, sqlite:///relative.db or postgresql+psycopg://user:password@host/name"
