@@ -80,6 +80,8 @@ def require_ours(path: Path) -> None:
     uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as probe:
+            # Also where a kill left the write-ahead log half carried over, and the file is shorter than its head says.
+            probe.execute("PRAGMA writable_schema=ON")
             found = [probe.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
     except sqlite3.OperationalError as error:
         raise StoreUnusable(str(path), f"cannot be opened: {error}") from error
