@@ -135,7 +135,7 @@ def _stored(database: Database, session_id: str) -> State | None:
             found = look_up(connection, database.where, session_id)
     except Absent:
         return None
-    return None if found is None else found[1]
+    return None if found is None else found.state
 
 
 def _settled(where: str, step: Step, found: State | None, cause: BaseException | None) -> Receipt | Exception:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from threading import Lock
 from typing import overload
 
@@ -17,6 +18,7 @@ from ._pages import Page, Place, of_type, page
 
 CACHE_BYTES = 8 << 20
 """How much of its events' data a log keeps at hand."""
+_TYPE = attrgetter("type")
 _EVENT_BYTES = 256
 """What an event takes besides its data."""
 
@@ -43,7 +45,7 @@ class SqlEventLog(EventLog):
         for number, one in enumerate(found):
             self._firsts.append(self._next_seq)
             self._chains.append(one.chain)
-            self._types.update(event.type for event in one.events)
+            self._types.update(map(_TYPE, one.events))
             self._keep(number, one)
             self._next_seq += len(one.events)
 

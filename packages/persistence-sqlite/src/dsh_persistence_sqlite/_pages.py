@@ -10,13 +10,14 @@ from sqlalchemy import Connection, bindparam, case, func, select
 from dsh_persistence import SessionCorrupt, SessionNotFound
 from dsh_session import SessionEvent, SessionHeader
 
-from ._rows import Fault, State, decode, read_session
+from ._rows import Fault, State, decode, read_header, read_state
 from ._schema import events, read_store, sessions
 from ._text import to_bytes
 
 PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
-"""A page ends after the event with which its data reaches this."""
+"""A page ends soon after its data has reached this."""
+_FETCHED_ROWS = 32
 
 _COLUMNS = [column for column in events.c if column.name != "session_id"]
 _SESSION = select(sessions).where(sessions.c.session_id == bindparam("id"))
@@ -73,8 +74,16 @@ class Place(NamedTuple):
         return SessionCorrupt(self.where, f"session {self.session_id!r}: {reason}")
 
 
-def find_session(connection: Connection, where: str, session_id: str) -> tuple[SessionHeader, State]:
-    """Return a session's header and how far it goes. Raises ``SessionNotFound`` only when it was never there."""
+class Session(NamedTuple):
+    """What a session's row says."""
+
+    header: SessionHeader
+    revision: str
+    state: State
+
+
+def find_session(connection: Connection, where: str, session_id: str) -> Session:
+    """Return what a session's row says. Raises ``SessionNotFound`` only when it was never there."""
     found = look_up(connection, where, session_id)
     if found is None:
         _require_absent(connection, where, session_id)
@@ -82,15 +91,16 @@ def find_session(connection: Connection, where: str, session_id: str) -> tuple[S
     return found
 
 
-def look_up(connection: Connection, where: str, session_id: str) -> tuple[SessionHeader, State] | None:
+def look_up(connection: Connection, where: str, session_id: str) -> Session | None:
     """Return what a session's row says, None without one."""
     row = connection.execute(_SESSION, {"id": to_bytes(session_id)}).first()
     if row is None:
         return None
-    header, state = read_session(row, where)
+    values = tuple(row)
+    header, revision = read_header(values, where)
     if header.id != session_id:
         raise SessionCorrupt(where, f"the index leads from session {session_id!r} to {header.id!r}")
-    return header, state
+    return Session(header, revision, read_state(values))
 
 
 def every_session(connection: Connection, where: str) -> tuple[Sequence[Sequence[object]], SessionCorrupt | None]:
@@ -120,16 +130,15 @@ def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes
     before, found, size_bytes = chain, list[SessionEvent](), 0
     wanted = {"id": place.key, "first": seq, "limit": min(stop - seq, PAGE_ROWS)}
     with connection.execute(_PAGE, wanted) as rows:
-        for row in rows:
-            try:
-                event = decode(row, seq, chain)
-            except Fault as fault:
-                raise place.damaged(fault) from None
-            found.append(event)
-            size_bytes += len(event.encoded)
-            seq, chain = seq + 1, row[-1]
-            if size_bytes >= PAGE_BYTES:
-                break
+        while size_bytes < PAGE_BYTES and (some := rows.fetchmany(_FETCHED_ROWS)):
+            for row in some:
+                try:
+                    event = decode(row, seq, chain)
+                except Fault as fault:
+                    raise place.damaged(fault) from None
+                found.append(event)
+                size_bytes += len(event.encoded)
+                seq, chain = seq + 1, row[-1]
     if not found:
         raise place.damaged(f"event {seq} is missing")
     return Page(before, found, size_bytes, chain)

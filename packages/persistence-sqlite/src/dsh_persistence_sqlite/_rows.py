@@ -47,11 +47,6 @@ class State(NamedTuple):
         """A number that no other log of this id, before or after, has."""
         return cast("int", self.described[-1])
 
-    @property
-    def text(self) -> str:
-        """The revision as readers get it."""
-        return f"{self.incarnation}:{self.revision}"
-
     def after(self, next_seq: int, chain: bytes) -> State:
         """Return what follows when rows were added."""
         return _state(self.described, self.base, self.revision + 1, next_seq, chain)
@@ -78,41 +73,46 @@ def new_state(header: SessionHeader, incarnation: int) -> State:
         header.version,
         incarnation,
     )
-    base = checksum(*described)
+    base = checksum(described)
     return _state(described, base, 0, 0, base)
 
 
-def read_session(row: Sequence[Any], where: str) -> tuple[SessionHeader, State]:
-    """Return what a session's row says. Raises ``SessionCorrupt`` and ``FormatNotSupported``."""
-    values = tuple(row)
-    if values[-1] != checksum(*values[:-1]):
-        raise SessionCorrupt(where, f"the row of session {_shown(values[0])} does not fit its checksum")
-    described = values[:_DESCRIBING]
-    session_id, created_at, cwd, parent, is_seeded, seed_length, origin, depth, preset, mode, policy, version, _ = (
-        described
-    )
+def read_header(row: tuple[Any, ...], where: str) -> tuple[SessionHeader, str]:
+    """Return the header that a session's row holds, and its revision.
+
+    Raises ``SessionCorrupt`` and ``FormatNotSupported``.
+    """
+    if row[-1] != checksum(row[:-1]):
+        raise SessionCorrupt(where, f"the row of session {_shown(row[0])} does not fit its checksum")
+    key, created_at, cwd, parent, is_seeded, seed_length, origin, depth, preset, mode, policy, version = row[:12]
     if version != generations.CURRENT:
         newer = version > generations.CURRENT
         advice = "a newer harness wrote it; upgrade dsh-py" if newer else "this build reads only the current one"
-        raise FormatNotSupported(where, version, f"session {_shown(session_id)} has generation v{version}: {advice}")
+        raise FormatNotSupported(where, version, f"session {_shown(key)} has generation v{version}: {advice}")
     try:
         header = SessionHeader(
-            id=from_bytes(session_id),
+            id=from_bytes(key),
             created_at=created_at,
             version=version,
-            cwd=_text(cwd),
-            parent_session=_text(parent),
+            cwd=None if cwd is None else from_bytes(cwd),
+            parent_session=None if parent is None else from_bytes(parent),
             is_seeded=bool(is_seeded),
-            origin=cast('Literal["subagent"] | None', _text(origin)),
+            origin=None if origin is None else cast('Literal["subagent"]', from_bytes(origin)),
             delegation_depth=depth,
-            agent_preset=_text(preset),
-            sandbox_mode=_text(mode),
-            approval_policy=_text(policy),
+            agent_preset=None if preset is None else from_bytes(preset),
+            sandbox_mode=None if mode is None else from_bytes(mode),
+            approval_policy=None if policy is None else from_bytes(policy),
             seed_length=seed_length,
         )
     except (HeaderInvalid, ValueError) as error:
-        raise SessionCorrupt(where, f"session {_shown(session_id)}: {error}") from error
-    return header, State(described, checksum(*described), *values[_DESCRIBING:])
+        raise SessionCorrupt(where, f"session {_shown(key)}: {error}") from error
+    return header, f"{row[12]}:{row[13]}"
+
+
+def read_state(row: tuple[Any, ...]) -> State:
+    """Return how far a log goes, by its session's row, whose checksum fits."""
+    described = row[:_DESCRIBING]
+    return State(described, checksum(described), *row[_DESCRIBING:])
 
 
 class EncodedRows(NamedTuple):
@@ -133,7 +133,7 @@ def encode(batch: EncodedBatch, session_id: bytes, chain: bytes, where: str) -> 
         fields = _fields(event)
         if sum(len(field) for field in fields if isinstance(field, bytes)) > ROW_BYTES:
             raise RowTooLarge(where, limit_bytes=ROW_BYTES, seq=event.seq)
-        own = checksum(*fields)
+        own = checksum(fields)
         whole.update(own)
         chain = blake2b(chain + own, digest_size=CHECKSUM_BYTES).digest()
         rows.append((session_id, *fields, chain))
@@ -142,7 +142,7 @@ def encode(batch: EncodedBatch, session_id: bytes, chain: bytes, where: str) -> 
 
 def digest_of(batch: EncodedBatch) -> bytes:
     """Return the digest that ``encode`` gives."""
-    own = b"".join(checksum(*_fields(event)) for event in batch.events)
+    own = b"".join(checksum(_fields(event)) for event in batch.events)
     return blake2b(own, digest_size=CHECKSUM_BYTES).digest()
 
 
@@ -158,7 +158,7 @@ def decode(row: Sequence[Any], seq: int, chain: bytes) -> SessionEvent:
     fields = tuple(row)
     if fields[0] != seq:
         raise Fault(f"event {seq} is missing")
-    if fields[-1] != blake2b(chain + checksum(*fields[:-1]), digest_size=CHECKSUM_BYTES).digest():
+    if fields[-1] != blake2b(chain + checksum(fields[:-1]), digest_size=CHECKSUM_BYTES).digest():
         raise Fault(f"event {seq} does not fit its checksum")
     _, type, time, encoded, sources, op, ignorable, _ = fields
     return SessionEvent(
@@ -195,15 +195,11 @@ def _op(stored: bytes) -> SurfaceOp:
 
 
 def _state(described: tuple[Any, ...], base: bytes, revision: int, next_seq: int, chain: bytes) -> State:
-    return State(described, base, revision, next_seq, chain, checksum(*described, revision, next_seq, chain))
+    return State(described, base, revision, next_seq, chain, checksum((*described, revision, next_seq, chain)))
 
 
 def _stored(text: str | None) -> bytes | None:
     return None if text is None else to_bytes(text)
-
-
-def _text(stored: bytes | None) -> str | None:
-    return None if stored is None else from_bytes(stored)
 
 
 def _shown(session_id: object) -> str:

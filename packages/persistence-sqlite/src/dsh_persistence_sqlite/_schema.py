@@ -36,6 +36,7 @@ SCHEMA_VERSION = 1
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
 """What makes version n + 1 out of version n, inside the transaction that raises the version."""
 CHECKSUM_BYTES = 16
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Bytes(LargeBinary):
@@ -118,16 +119,16 @@ class StoreRow(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, session_count=self.session_count + more)
 
 
-def checksum(*values: Any) -> bytes:
-    """Return the digest of values: bytes, whole numbers, and None."""
-    return blake2b(msgspec.msgpack.encode(values), digest_size=CHECKSUM_BYTES).digest()
+def checksum(values: tuple[Any, ...]) -> bytes:
+    """Return the digest of values: bytes, whole numbers, and None, as a MessagePack array in its shortest form."""
+    return blake2b(_encode(values), digest_size=CHECKSUM_BYTES).digest()
 
 
 def create_tables(connection: Connection) -> None:
     """Make the tables of a new store, with their one row, in the transaction that is open."""
     METADATA.create_all(connection, checkfirst=False)
     row = (secrets.token_bytes(16), SCHEMA_VERSION, 0)
-    values = zip(("store_id", "schema_version", "session_count", "checksum"), (*row, checksum(1, *row)), strict=True)
+    values = zip(("store_id", "schema_version", "session_count", "checksum"), (*row, checksum((1, *row))), strict=True)
     connection.execute(insert(store).values(id=1, **dict(values)))
 
 
@@ -137,7 +138,7 @@ _STORE_ROW = select(store)
 def read_store(connection: Connection, where: str) -> StoreRow:
     """Return the store's row. Raises ``SessionCorrupt`` when it is damaged or gone."""
     rows = connection.execute(_STORE_ROW).fetchall()
-    if len(rows) != 1 or rows[0][-1] != checksum(*rows[0][:-1]):
+    if len(rows) != 1 or rows[0][-1] != checksum(tuple(rows[0][:-1])):
         raise SessionCorrupt(where, "the store's own row is damaged or gone; restore a copy of the database")
     return StoreRow(*rows[0][1:-1])
 
@@ -145,7 +146,7 @@ def read_store(connection: Connection, where: str) -> StoreRow:
 def write_store(connection: Connection, row: StoreRow) -> None:
     """Replace the store's row."""
     values = msgspec.structs.asdict(row)
-    connection.execute(update(store).values(**values, checksum=checksum(1, *values.values())))
+    connection.execute(update(store).values(**values, checksum=checksum((1, *values.values()))))
 
 
 def check_version(version: int, where: str) -> None:

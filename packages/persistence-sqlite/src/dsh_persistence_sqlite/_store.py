@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from sqlalchemy import URL
 
@@ -26,7 +26,7 @@ from ._database import Absent
 from ._group import Step, commit
 from ._log import SqlEventLog
 from ._pages import Page, Place, anchor, every_session, find_session, page, pages, require_end
-from ._rows import State, read_session
+from ._rows import State, read_header
 from ._sqlite_file import Journal
 from ._text import from_bytes, to_bytes
 from ._url import open_database
@@ -116,7 +116,7 @@ class SqlLogStore:
         except SessionCorrupt as error:
             rows, problem = (), error
         for row in rows:
-            yield self._listed(row)
+            yield self._listed(tuple(row))
         if problem is not None:
             yield self._damaged(self.where, problem)
 
@@ -153,7 +153,7 @@ class SqlLogStore:
         place = self._place(session_id)
         try:
             with self._database.reading() as connection:
-                header, state = find_session(connection, self.where, session_id)
+                header, revision, state = find_session(connection, self.where, session_id)
                 first = min(max(from_seq, 0), state.next_seq)
                 found = pages(connection, place, state, first)
                 events = SqlEventLog(self._database, place, found, first_seq=first, base=state.base)
@@ -167,7 +167,7 @@ class SqlLogStore:
             torn=None,
             salvaged=0,
             protected=True,
-            revision=state.text,
+            revision=revision,
             source=self.where,
         )
         return stored, state
@@ -176,7 +176,7 @@ class SqlLogStore:
         """Return how far a log goes and its first events from ``seq`` on, None when there are none."""
         try:
             with self._database.reading() as connection:
-                _, state = find_session(connection, self.where, place.session_id)
+                state = find_session(connection, self.where, place.session_id).state
                 if not 0 <= seq <= state.next_seq or (
                     cursor is not None and cursor.get("incarnation") != state.incarnation
                 ):
@@ -192,15 +192,13 @@ class SqlLogStore:
         except Absent:
             raise SessionNotFound(place.session_id, self.where) from None
 
-    def _listed(self, row: Sequence[object]) -> ListedSession:
+    def _listed(self, row: tuple[Any, ...]) -> ListedSession:
         try:
-            header, state = read_session(row, self.where)
+            header, revision = read_header(row, self.where)
         except PersistenceError as problem:
-            key = row[0]
-            return self._damaged(_shown(key) if isinstance(key, bytes) else self.where, problem)
-        return ListedSession(
-            location=SessionLocation(kind=self.name, path=header.id), header=header, revision=state.text
-        )
+            return self._damaged(_shown(row[0]), problem)
+        location = SessionLocation(kind=self.name, path=header.id)
+        return ListedSession(location=location, header=header, revision=revision)
 
     def _damaged(self, path: str, problem: PersistenceError) -> ListedSession:
         location = SessionLocation(kind=self.name, path=path)
@@ -211,8 +209,9 @@ def _id_of(ref: str | SessionLocation) -> str:
     return ref if isinstance(ref, str) else ref.path
 
 
-def _shown(key: bytes) -> str:
+def _shown(key: object) -> str:
+    """Return the id of a row that may be damaged."""
     try:
-        return from_bytes(key)
+        return from_bytes(key) if isinstance(key, bytes) else repr(key)
     except UnicodeDecodeError:
         return repr(key)
