@@ -104,7 +104,7 @@ def _write(connection: Connection, where: str, steps: Sequence[Step]) -> None:
     if new:
         rows = [dict(zip(_SESSION_NAMES, step.after.row(), strict=True)) for step in new]
         connection.execute(_INSERT_SESSIONS, rows)
-        store = read_store(connection, where)
+        store = read_store(connection, where, alone=True)
         write_store(connection, store.with_sessions(len(new)))
     if len(new) < len(steps):
         moves = [_move(step) for step in steps if not step.is_new]

@@ -133,11 +133,15 @@ def create_tables(connection: Connection) -> None:
 
 
 _STORE_ROW = select(store)
+_STORE_ROW_ALONE = _STORE_ROW.with_for_update()  # in SQLite a transaction that writes is alone anyway
 
 
-def read_store(connection: Connection, where: str) -> StoreRow:
-    """Return the store's row. Raises ``SessionCorrupt`` when it is damaged or gone."""
-    rows = connection.execute(_STORE_ROW).fetchall()
+def read_store(connection: Connection, where: str, *, alone: bool = False) -> StoreRow:
+    """Return the store's row; ``alone`` keeps others from it until the transaction ends, so that it can be replaced.
+
+    Raises ``SessionCorrupt`` when it is damaged or gone.
+    """
+    rows = connection.execute(_STORE_ROW_ALONE if alone else _STORE_ROW).fetchall()
     if len(rows) != 1 or rows[0][-1] != checksum(tuple(rows[0][:-1])):
         raise SessionCorrupt(where, "the store's own row is damaged or gone; restore a copy of the database")
     return StoreRow(*rows[0][1:-1])
@@ -161,7 +165,7 @@ def check_version(version: int, where: str) -> None:
 
 def migrate(connection: Connection, where: str) -> None:
     """Bring older tables to the current version, in the transaction that is open; nothing when they are current."""
-    row = read_store(connection, where)
+    row = read_store(connection, where, alone=True)
     check_version(row.schema_version, where)
     for version in range(row.schema_version, SCHEMA_VERSION):
         MIGRATIONS[version](connection)
