@@ -24,12 +24,13 @@ def postgres_server() -> Server:
 
 
 def fresh_schema(server: Server, *, port: int | None = None) -> str:
-    """Make an empty schema and return the URL that leads to it."""
+    """Make an empty schema and return its URL, through the ``port`` of a ``Between`` if one is given."""
     psycopg = pytest.importorskip("psycopg")
     name = f"t{secrets.token_hex(6)}"
     with psycopg.connect(server.url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
-    return server.url_of("postgres", port=port, options=f"-csearch_path%3D{name}")
+    plain = {} if port is None else {"sslmode": "disable", "gssencmode": "disable"}
+    return server.url_of("postgres", port=port, options=f"-csearch_path%3D{name}", **plain)
 
 
 @cache
