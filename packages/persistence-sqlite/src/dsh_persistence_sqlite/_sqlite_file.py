@@ -33,7 +33,13 @@ Journal = Literal["wal", "delete"]
 BUSY_MS = 30_000
 """How long SQLite waits for another process's transaction."""
 _SWITCH_S = 5.0
+_IDENTITY = ("application_id", "user_version")
 _BESIDE = ("-wal", "-shm", "-journal")
+_MAGICS = {
+    "-journal": (bytes.fromhex("d9d505f920a163d7"),),
+    "-wal": (bytes.fromhex("377f0682"), bytes.fromhex("377f0683")),
+}
+"""How a rollback journal and a write-ahead log begin (SQLite's file format §3, §4.1)."""
 
 
 def open_file(path: Path) -> sqlite3.Connection:
@@ -82,12 +88,27 @@ def require_ours(path: Path) -> None:
         with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as probe:
             # Also where a kill left the write-ahead log half carried over, and the file is shorter than its head says.
             probe.execute("PRAGMA writable_schema=ON")
-            found = [probe.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+            found = [probe.execute(f"PRAGMA {name}").fetchone()[0] for name in _IDENTITY]
     except sqlite3.OperationalError as error:
         raise StoreUnusable(str(path), f"cannot be opened: {error}") from error
     except sqlite3.DatabaseError as error:
+        if _is_mended_on_opening(path):
+            return  # whose it is shows then
         raise StoreUnusable(str(path), f"is no SQLite database, or its head is damaged: {error}") from error
     require_identity(path, found[0], found[1])
+
+
+def _is_mended_on_opening(path: Path) -> bool:
+    """Tell whether SQLite has kept beside a file what a power cut may have torn in it, such as its head."""
+    for name, magics in _MAGICS.items():
+        with contextlib.suppress(OSError):
+            fd = os.open(f"{path}{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                if os.read(fd, 8).startswith(magics):
+                    return True
+            finally:
+                os.close(fd)
+    return False
 
 
 def require_identity(path: Path, application_id: int, version: int) -> None:
@@ -111,9 +132,16 @@ def settle_journal(path: Path, wanted: Journal | None) -> Journal:
             _require_journal_works(path, journal)
             if found == journal:
                 return journal
+            identity = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _IDENTITY]
+            require_identity(path, identity[0], identity[1])  # of a file that SQLite has had to mend, only now
             # It needs the file for itself, and SQLite does not wait for that.
-            with contextlib.suppress(sqlite3.OperationalError):
-                connection.execute(f"PRAGMA journal_mode={journal}").fetchone()
+            try:
+                changed = connection.execute(f"PRAGMA journal_mode={journal}").fetchone()[0]
+            except sqlite3.OperationalError as error:
+                if not name_of(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                    raise
+                changed = found
+            if changed == journal:
                 continue
             if time.monotonic() > give_up:
                 raise StoreUnusable(
@@ -124,13 +152,13 @@ def settle_journal(path: Path, wanted: Journal | None) -> Journal:
             time.sleep(0.05)
 
 
-def name_of(error: DBAPIError | sqlite3.Error) -> str:
+def name_of(error: Exception) -> str:
     """Return SQLite's name for an error, such as ``SQLITE_IOERR_FSYNC``; empty for one of the driver."""
     return str(getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlite_errorname", ""))
 
 
-def translated(error: DBAPIError | sqlite3.Error, path: Path) -> OSError | PersistenceError:
-    """Say in the store's words what SQLite says."""
+def translated(error: DBAPIError | sqlite3.Error | UnicodeDecodeError, path: Path) -> OSError | PersistenceError:
+    """Say in the store's words what SQLite says; a message that is no UTF-8 quotes a damaged schema."""
     where, name = str(path), name_of(error)
     text = str(error.orig if isinstance(error, DBAPIError) else error)
     match name.split("_")[1] if "_" in name else "":
@@ -143,7 +171,7 @@ def translated(error: DBAPIError | sqlite3.Error, path: Path) -> OSError | Persi
         case "CANTOPEN" | "READONLY" | "PERM" | "AUTH" | "TOOBIG" | "NOLFS":
             return StoreUnusable(where, f"cannot be used: {text} ({name})")
         case "":  # raised by the driver: a text that is no UTF-8, where no column of ours holds text
-            return SessionCorrupt(where, "a value is not of the kind that its column holds")
+            return SessionCorrupt(where, "SQLite finds it damaged: a name or a value is no text")
         case _:
             return SessionCorrupt(where, f"SQLite finds it damaged: {text} ({name})")
 
