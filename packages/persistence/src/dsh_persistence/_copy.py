@@ -29,8 +29,10 @@ from .errors import (
 _BATCH_BYTES = 1 << 20
 """About how much is written at once. A JSONL store makes a frame of it, which readers decode whole."""
 
+_BEYOND = 2**53 - 1
+"""A seq that no log reaches."""
 _FIELDS = [field.name for field in dataclasses.fields(SessionHeader)]
-_DERIVED = ("sandbox_mode", "approval_policy", "seed_length")
+_DERIVED = ("sandbox_mode", "approval_policy")
 """Facts of a header that a store may take from the events, and does not know before it has these."""
 
 Outcome = Literal["copied", "continued", "present", "empty", "live", "unreadable", "differs", "busy", "refused"]
@@ -93,7 +95,8 @@ def copy_sessions(
     alone. Every session is read back and compared, event by event, before it counts as copied. ``source`` is only
     read, without a claim; of a session that is live there nothing is copied, as far as ``source`` is a ``ShowsHolder``.
 
-    Events stream in batches of about ``batch_bytes``. ``progress`` is called with the session's id and how many of its
+    Events stream in batches of about ``batch_bytes``; what a fork inherited is one, for a store of files reads no fork
+    that ends inside it. ``progress`` is called with the session's id and how many of its
     events have arrived. What keeps ``into`` from being written at all (``StoreUnusable``, ``OutcomeUnknown``,
     ``OSError``) is raised; copying again goes on from there.
     """
@@ -251,7 +254,8 @@ class _Copy:
 
     def _append(self, log: _Log, writer: LogWriter) -> None:
         rest = islice(self._events_of_source(), writer.next_seq, log.next_seq)
-        for batch in _batches(rest, writer.next_seq, self._batch_bytes):
+        inherited = log.cut + 1 if log.header.is_seeded else 0  # with the event that marks its end
+        for batch in _batches(rest, writer.next_seq, self._batch_bytes, inherited):
             writer.append(batch)
             self._written += len(batch.events)
             if self._progress is not None:
@@ -270,16 +274,16 @@ class _Copy:
 
 
 def _describe(store: LogStore, ref: str | SessionLocation) -> _Log:
-    stored = store.read(ref)
+    stored = store.read(ref, from_seq=_BEYOND)  # the events are streamed, and checked then
     return _Log(stored.header, stored.cut, stored.next_seq, stored.torn, stored.revision)
 
 
-def _batches(events: Iterable[SessionEvent], first_seq: int, limit: int) -> Iterator[EncodedBatch]:
-    """Join events into batches of at most ``limit`` bytes, or of one event."""
+def _batches(events: Iterable[SessionEvent], first_seq: int, limit: int, whole: int) -> Iterator[EncodedBatch]:
+    """Join events into batches of at most ``limit`` bytes, or of one event; those before ``whole`` stay together."""
     held: list[SessionEvent] = []
     size = 0
     for event in events:
-        if held and size + event.size_bytes > limit:
+        if held and size + event.size_bytes > limit and event.seq >= whole:
             yield EncodedBatch(first_seq=first_seq, events=tuple(held))
             first_seq += len(held)
             held, size = [], 0
