@@ -127,7 +127,7 @@ def test_reading_makes_nothing(made: Any, tmp_path: Path) -> None:
     store = SqlLogStore(f"sqlite:///{tmp_path}/below/more/sessions.db")
     assert list(store.list()) == []
     for call in (store.read, store.open, store.tail, lambda one: list(store.scan(one))):
-        with pytest.raises(SessionNotFound, match="sessions.db"):
+        with pytest.raises(SessionNotFound, match=r"sessions\.db"):
             call("s")
     store.create(made.header()).close()
     assert list(tmp_path.iterdir()) == []
@@ -143,9 +143,7 @@ def test_modes(made: Any, tmp_path: Path, umask: int, journal: Any) -> None:
         with store.create(made.header()) as writer:
             writer.append(made.batch(0))
             store.read("s")
-            found = {
-                str(one.relative_to(tmp_path)): stat.S_IMODE(one.stat().st_mode) for one in tmp_path.rglob("*")
-            }
+            found = {str(one.relative_to(tmp_path)): stat.S_IMODE(one.stat().st_mode) for one in tmp_path.rglob("*")}
     finally:
         os.umask(before)
         store.close()
@@ -203,7 +201,13 @@ def test_a_relative_path_is_made_absolute_once(
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [("a b.db", "a b.db"), ("a%20b.db", "a b.db"), ("100%25.db", "100%.db"), ("ü%3F#.db", "ü?#.db"), ("a'b.db", "a'b.db")],
+    [
+        ("a b.db", "a b.db"),
+        ("a%20b.db", "a b.db"),
+        ("100%25.db", "100%.db"),
+        ("ü%3F#.db", "ü?#.db"),
+        ("a'b.db", "a'b.db"),
+    ],
 )
 def test_any_name(written: str, name: str, made: Any, tmp_path: Path) -> None:
     """A path is taken as a url has it: percent signs escape, and everything else stands for itself."""

@@ -128,8 +128,8 @@ def anchor(connection: Connection, place: Place, state: State, seq: int) -> byte
 def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes) -> Page:
     """Return some of the events from ``seq`` to before ``stop``, at least one. Raises ``SessionCorrupt``."""
     before, found, size_bytes = chain, list[SessionEvent](), 0
-    wanted = {"id": place.key, "first": seq, "limit": min(stop - seq, PAGE_ROWS)}
-    with connection.execute(_PAGE, wanted) as rows:
+    limit = min(stop - seq, PAGE_ROWS)
+    with connection.execute(_PAGE, {"id": place.key, "first": seq, "limit": limit}) as rows:
         while size_bytes < PAGE_BYTES and (some := rows.fetchmany(_FETCHED_ROWS)):
             for row in some:
                 try:
@@ -139,7 +139,7 @@ def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes
                 found.append(event)
                 size_bytes += len(event.encoded)
                 seq, chain = seq + 1, row[-1]
-    if not found:
+    if len(found) < limit and size_bytes < PAGE_BYTES:
         raise place.damaged(f"event {seq} is missing")
     return Page(before, found, size_bytes, chain)
 

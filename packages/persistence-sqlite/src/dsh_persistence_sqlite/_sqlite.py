@@ -79,7 +79,7 @@ class SqliteDatabase:
             connection.exec_driver_sql("BEGIN")
             yield connection
             connection.rollback()
-        except DBAPIError as error:
+        except (DBAPIError, UnicodeDecodeError) as error:
             _drop(connection)
             connection = None
             raise translated(error, self._path) from error
@@ -105,7 +105,7 @@ class SqliteDatabase:
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 yield connection
-            except DBAPIError as error:
+            except (DBAPIError, UnicodeDecodeError) as error:
                 # Nothing was committed: that was not asked for yet.
                 self._undo(connection, error)
                 if isinstance(error, IntegrityError):
@@ -205,7 +205,7 @@ class SqliteDatabase:
                 connection.commit()
             _schema.read_store(connection, self.where)
             connection.rollback()
-        except (DBAPIError, sqlite3.Error) as error:
+        except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             self._close_all()
             raise translated(error, self._path) from error
         except BaseException:
