@@ -19,7 +19,8 @@ class Between:
         """``hides_backends`` gives clients another process id than the server's, as connection poolers do."""
         self.cut: Cut | None = None
         """What happens to the next COMMIT; once."""
-        self.commits = 0
+        self.refuses = False
+        """Whether new connections are ended at once."""
         self._target = port
         self._hides_backends = hides_backends
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -49,7 +50,12 @@ class Between:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 client = self._listener.accept()[0]
+                if self.refuses:
+                    client.close()
+                    continue
                 server = socket.create_connection(("127.0.0.1", self._target))
+                for one in (client, server):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._pairs.append((client, server))
                 for pump in (self._to_server, self._to_client):
                     self._threads.append(threading.Thread(target=_quietly, args=(pump, client, server)))
@@ -59,11 +65,9 @@ class Between:
         server.sendall(_message(client, typed=False))
         while message := _message(client):
             commits = message[:1] in {b"Q", b"P"} and b"COMMIT\0" in message
-            if commits:
-                self.commits += 1
-                if self.cut == "before":
-                    self.cut = None
-                    break
+            if commits and self.cut == "before":
+                self.cut = None
+                break
             server.sendall(message)
             # A statement of the extended protocol runs when the Sync that follows it arrives.
             if commits and self.cut == "during":

@@ -85,6 +85,7 @@ class Server:
         """End the server and its keeper, and remove the data."""
         if self._keeper.stdin is not None and not self._keeper.stdin.closed:
             with contextlib.suppress(OSError):
+                self._keeper.stdin.write("end\n")  # its end alone is not seen while a fork of this process lives
                 self._keeper.stdin.close()
         self._keeper.wait()
         if self._keeper.stdout is not None:
@@ -245,7 +246,7 @@ def _reap() -> list[int]:
 
 
 def _keep(programs: Path, folder: Path) -> None:
-    """Do what standard input says, line by line; the end of it ends the server."""
+    """Do what standard input says, line by line; ``end``, and the end of it, end the server."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     keeper = _Keeper(programs, folder)
@@ -253,6 +254,8 @@ def _keep(programs: Path, folder: Path) -> None:
     made = False
     try:
         for line in sys.stdin:
+            if line == "end\n":
+                break
             try:
                 answer: object = ""
                 if made:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, insert, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dsh_persistence import (
@@ -40,6 +40,7 @@ _ADVANCE = (
     )
     .values({name: bindparam(name) for name in _STATE})
 )
+_CHAIN = select(events.c.chain).where(events.c.session_id == bindparam("id"), events.c.seq == bindparam("seq"))
 
 
 class Moved(Exception):
@@ -89,12 +90,11 @@ def settle(database: Database, steps: Sequence[Step], cause: BaseException | Non
     """Find out what became of steps whose commit was not answered."""
     try:
         database.settle()
-        found = [_stored(database, step.session_id) for step in steps]
+        return [_settled(database, step, cause) for step in steps]
     except (OSError, PersistenceError, Interrupted) as error:
         answer = OutcomeUnknown(database.where, f"a commit was not answered ({cause}), nor what came of it ({error})")
         answer.__cause__ = error
         return [answer] * len(steps)
-    return [_settled(database.where, step, one, cause) for step, one in zip(steps, found, strict=True)]
 
 
 def _write(connection: Connection, where: str, steps: Sequence[Step]) -> None:
@@ -138,14 +138,22 @@ def _stored(database: Database, session_id: str) -> State | None:
     return None if found is None else found.state
 
 
-def _settled(where: str, step: Step, found: State | None, cause: BaseException | None) -> Receipt | Exception:
-    if found == step.after:
+def _settled(database: Database, step: Step, cause: BaseException | None) -> Receipt | Exception:
+    found = _stored(database, step.session_id)
+    if found == step.after or (found is not None and _is_there(database, step)):
         return step.receipt
     if found == (None if step.is_new else step.before):
-        error = OSError(errno.EIO, f"the batch was not written: {cause}", where)
+        error = OSError(errno.EIO, f"the batch was not written: {cause}", database.where)
         error.__cause__ = cause
         return error
-    return ForeignChange(where, f"session {step.session_id!r} was changed by another writer")
+    return _explained(database, step, Moved())
+
+
+def _is_there(database: Database, step: Step) -> bool:
+    """Tell whether a batch is part of a log that somebody else has made longer since."""
+    with database.reading() as connection:
+        last = {"id": step.after.described[0], "seq": step.after.next_seq - 1}
+        return connection.execute(_CHAIN, last).scalar() == step.after.chain
 
 
 def _explained(database: Database, step: Step, error: Exception) -> Exception:

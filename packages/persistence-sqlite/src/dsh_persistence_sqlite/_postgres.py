@@ -96,11 +96,15 @@ class PostgresDatabase:
         """Take the session's lock. A holder whose process has died on this host is given the time to vanish."""
         deadline = time.monotonic() + _GONE_S
         while True:
-            with self.writing() as connection:
+            with self._lock, self._translated():
+                link = self._writer()
                 claim = PostgresClaim(self, session_id, _key(self._store_id, session_id))
                 if claim.key in self._claims:
                     raise SessionBusy(session_id, "another writer of this process")
-                name, address = self._take(connection, claim)
+                try:
+                    name, address = self._take(link.connection, claim)
+                finally:
+                    self._undo(link)  # a session's lock takes no part in its transactions
                 if claim.held:
                     self._claims[claim.key] = claim
                     return claim
@@ -126,7 +130,7 @@ class PostgresDatabase:
             if claim.held and self._link is not None:
                 try:
                     self._link.connection.execute(_FREE, {"key": claim.key})
-                    self._link.connection.rollback()  # a session's lock takes no part in its transactions
+                    self._link.connection.rollback()
                 except DBAPIError:
                     self._drop()
 
@@ -186,6 +190,7 @@ class PostgresDatabase:
         try:
             self._see_end_of_predecessors(connection)
             self._open_store(connection)
+            connection.rollback()
             for key, held in connection.execute(_TAKE, {"keys": list(self._claims)}):
                 self._claims[key].held = held
             connection.rollback()
@@ -220,10 +225,10 @@ class PostgresDatabase:
                 create_tables(connection)
                 self._find_store(connection)
             migrate(connection, self.where)
+            connection.commit()
         if known and known != self._store_id:
             self._store_id = known
             raise StoreUnusable(self.where, "holds another store than before; open it anew to work with that one")
-        connection.commit()
 
     def _find_store(self, connection: Connection) -> int:
         """Learn whose tables these are; return their version. Raises ``Absent``, or refuses somebody else's."""
