@@ -44,6 +44,10 @@ def claim_file(folder: Path, session_id: str) -> FileClaim:
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(folder).st_mode):
                 raise StoreUnusable(str(folder), "is no folder; the locks of the sessions lie there") from None
-        # Ids are longer than file names may be, and a file system may take two of them for one.
-        name = blake2b(to_bytes(session_id), digest_size=16).hexdigest()
-        return FileClaim(Lease(folder / f"{name}.lock", session_id), session_id)
+        return FileClaim(Lease(lock_file(folder, session_id), session_id), session_id)
+
+
+def lock_file(folder: Path, session_id: str) -> Path:
+    """Return the lock file of a session."""
+    # Ids are longer than file names may be, and a file system may take two of them for one.
+    return folder / f"{blake2b(to_bytes(session_id), digest_size=16).hexdigest()}.lock"

@@ -67,6 +67,10 @@ class Database(Protocol):
         """
         ...
 
+    def holder(self, session_id: str) -> str | None:
+        """Return who has claimed a session, for people; None when nobody has, or it cannot be known. Claims nothing."""
+        ...
+
     def settle(self) -> None:
         """Make sure that whatever a reader sees from now on is durable: what follows an ``Interrupted``."""
         ...

@@ -28,6 +28,8 @@ _PAGE = (
     .order_by(events.c.seq)
     .limit(bindparam("limit"))
 )
+# PostgreSQL's driver would fetch all of a result before it gives a row of it.
+_LONG_PAGE = _PAGE.execution_options(stream_results=True, max_row_buffer=_FETCHED_ROWS)
 _ANCHOR = select(events.c.chain).where(events.c.session_id == bindparam("id"), events.c.seq == bindparam("seq"))
 _before = events.alias("before")
 _OF_TYPE = (
@@ -129,7 +131,9 @@ def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes
     """Return some of the events from ``seq`` to before ``stop``, at least one. Raises ``SessionCorrupt``."""
     before, found, size_bytes = chain, list[SessionEvent](), 0
     limit = min(stop - seq, PAGE_ROWS)
-    with connection.execute(_PAGE, {"id": place.key, "first": seq, "limit": limit}) as rows:
+    with connection.execute(
+        _PAGE if limit <= 2 * _FETCHED_ROWS else _LONG_PAGE, {"id": place.key, "first": seq, "limit": limit}
+    ) as rows:
         while size_bytes < PAGE_BYTES and (some := rows.fetchmany(_FETCHED_ROWS)):
             for row in some:
                 try:

@@ -16,10 +16,10 @@ from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from dsh_persistence import StoreUnusable
-from dsh_persistence.files import sync_folder, usable
+from dsh_persistence.files import holder_of, sync_folder, usable
 
 from . import _schema
-from ._claims import FileClaim, claim_file
+from ._claims import FileClaim, claim_file, lock_file
 from ._database import Absent, Interrupted
 from ._forks import watch_forks
 from ._sqlite_file import (
@@ -47,6 +47,7 @@ class SqliteDatabase:
         """``journal`` None means what the file has, and ``wal`` for a new one."""
         self.where = str(path)
         self._path = path
+        self._claims = Path(f"{path}.claims")
         self._wanted: Journal | None = journal
         self._journal: Journal = journal or "wal"
         self._writing = threading.Lock()
@@ -129,7 +130,11 @@ class SqliteDatabase:
     def claim(self, session_id: str) -> FileClaim:
         """Take the lock file of a session, which the system frees when its owner dies."""
         self._prepare(create=True)
-        return claim_file(Path(f"{self.where}.claims"), session_id)
+        return claim_file(self._claims, session_id)
+
+    def holder(self, session_id: str) -> str | None:
+        """Return who holds the lock file of a session, where the machine tells."""
+        return holder_of(lock_file(self._claims, session_id))
 
     def settle(self) -> None:
         """Make sure that whatever a reader sees from now on is durable.

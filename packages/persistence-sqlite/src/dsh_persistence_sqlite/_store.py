@@ -120,6 +120,10 @@ class SqlLogStore:
         if problem is not None:
             yield self._damaged(self.where, problem)
 
+    def holder(self, ref: str | SessionLocation) -> str | None:
+        """Return who has a session claimed, for people; None when nobody has, or it cannot be known."""
+        return self._database.holder(_id_of(ref))
+
     def append_group(self, items: Sequence[tuple[LogWriter, EncodedBatch]]) -> Sequence[Receipt | Exception]:
         """Write the batches of several sessions in one transaction, which is durable when this returns."""
         answers: dict[int, Receipt | Exception] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -14,7 +14,6 @@ from ._database import Database
 from ._sqlite import SqliteDatabase
 from ._sqlite_file import Journal
 
-Dialect = Literal["sqlite", "postgresql"]
 _FORMS = "sqlite:////absolute/path.db, sqlite:///relative.db or postgresql+psycopg://user:password@host/name"
 
 
@@ -24,7 +23,7 @@ def open_database(url: str | URL, *, journal: Journal | None = None) -> Database
     if parsed.get_backend_name() == "sqlite":
         # Made absolute once: the process may change its directory later.
         return SqliteDatabase(Path(cast("str", parsed.database)).absolute(), journal=journal)
-    where = parsed.render_as_string(hide_password=True)
+    where = _shown(parsed)
     if journal is not None:
         raise StoreUnusable(where, f"journal={journal!r} is a setting of SQLite; leave it out")
     try:
@@ -42,7 +41,7 @@ def _parse(url: str | URL) -> URL:
     except (ArgumentError, ValueError):
         # Not repeated: it may hold a password that only the parser failed to see.
         raise StoreUnusable("the database url", f"cannot be parsed; give {_FORMS}") from None
-    where = parsed.render_as_string(hide_password=True)
+    where = _shown(parsed)
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql+psycopg"):
@@ -53,3 +52,8 @@ def _parse(url: str | URL) -> URL:
         if parsed.query or parsed.host:
             raise StoreUnusable(where, f"only a path is taken, without host or parameters; give {_FORMS}")
     return parsed
+
+
+def _shown(url: URL) -> str:
+    """Return a url without anything that may be secret: a parameter may be a password, too."""
+    return url.set(query={}).render_as_string(hide_password=True)
