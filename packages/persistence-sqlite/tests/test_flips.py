@@ -143,6 +143,29 @@ def test_a_changed_event(made: Any, change: str) -> None:
     assert made.store().read("two", from_seq=10).next_seq == 30
 
 
+def test_another_end(made: Any) -> None:
+    """A last row that fits the one before it, and is not the one that was stored last, is corruption."""
+    from dsh_persistence_sqlite._rows import encode
+
+    fill(made)
+    ((chain,),) = made.sql("SELECT chain FROM events WHERE session_id = x'6f6e65' AND seq = 3")
+    ((*_, data, _, _, _, chained),) = encode(made.batch(4, encoded=b"0"), b"one", chain, "here").rows
+    columns = "type = CAST('plugin:test/note' AS BLOB), source_event_seqs = NULL, surface_op = NULL, ignorable = 1"
+    made.sql(
+        f"UPDATE events SET {columns}, time = 9, data = x'{data.hex()}', chain = x'{chained.hex()}'"
+        " WHERE session_id = x'6f6e65' AND seq = 4"
+    )
+    store = made.store()
+    for read in (
+        lambda: store.read("one"),
+        lambda: store.read("one", from_seq=5),
+        lambda: list(store.scan("one")),
+        lambda: store.tail("one"),
+    ):
+        with pytest.raises(SessionCorrupt, match="its last event is not the one"):
+            read()
+
+
 def test_an_event_more(made: Any) -> None:
     """A row beyond the end that the session's row names is not part of the log, and nobody builds on it."""
     expected = fill(made)

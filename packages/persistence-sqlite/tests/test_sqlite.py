@@ -163,7 +163,7 @@ def test_an_outcome_that_somebody_changed(store: SqlLogStore, made: Any) -> None
 
 
 def test_a_full_disk(store: SqlLogStore, made: Any) -> None:
-    """A commit that the medium refuses in the midst is not acknowledged, leaves nothing, and works when there is room."""
+    """A commit that the medium refuses is not acknowledged, leaves nothing, and works when there is room."""
     large = {"encoded": b'"' + b"x" * 300_000 + b'"'}
     with store.create(made.header()) as writer:
         writer.append(made.batch(0, 2))

@@ -27,6 +27,23 @@ def _foreign(path: Path) -> None:
         connection.commit()
 
 
+def _foreign_with_a_log(path: Path) -> None:
+    """A foreign database whose process died: what it wrote last is in its log only."""
+    made = path.with_name("made")
+    with closing(sqlite3.connect(made)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE events (x)")
+        connection.commit()
+        shutil.copy(made, path)
+        shutil.copy(f"{made}-wal", f"{path}-wal")
+    made.unlink()
+
+
+def _junk_with_a_journal(path: Path) -> None:
+    path.write_text("no database\n" * 500)
+    Path(f"{path}-journal").write_text("no journal\n" * 100)
+
+
 def _unversioned(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE sessions (session_id BLOB)")
@@ -76,6 +93,8 @@ def _without_version(path: Path) -> None:
 
 REFUSED = {
     "foreign": (_foreign, "application id is 0x2a"),
+    "foreign with a log": (_foreign_with_a_log, "application id is 0x0"),
+    "junk with a journal": (_junk_with_a_journal, "no SQLite database"),
     "unversioned": (_unversioned, "application id is 0x0"),
     "newer": (_newer, "schema version 2"),
     "without version": (_without_version, "schema version 0"),

@@ -163,6 +163,14 @@ def check_version(version: int, where: str) -> None:
         )
 
 
+def require_current(connection: Connection, where: str) -> None:
+    """Raise ``StoreUnusable`` unless the store's row is of the current version, as the head of its file says."""
+    version = read_store(connection, where).schema_version
+    check_version(version, where)
+    if version != SCHEMA_VERSION:
+        raise StoreUnusable(where, f"is half of schema version {version}; restore a copy of the database")
+
+
 def migrate(connection: Connection, where: str) -> None:
     """Bring older tables to the current version, in the transaction that is open; nothing when they are current."""
     row = read_store(connection, where, alone=True)

@@ -208,7 +208,7 @@ class SqliteDatabase:
                 _schema.migrate(connection, self.where)
                 connection.exec_driver_sql(f"PRAGMA user_version={_schema.SCHEMA_VERSION}")
                 connection.commit()
-            _schema.read_store(connection, self.where)
+            _schema.require_current(connection, self.where)
             connection.rollback()
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             self._close_all()
