@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -24,7 +25,7 @@ from ._roots import Root, is_log_name, name_root, open_root, session_id_of
 from ._text import local_time, one_line, say
 
 LATEST = "@latest"
-_URLS = ("sqlite://", "postgres://", "postgresql://", "postgresql+")
+_DATABASE_URL = re.compile(r"(sqlite|postgres(ql)?)(\+\w+)?://|\w+(\+\w+)?://[^/]*@")
 _SHOWN = 5
 """How many of many are named in a message."""
 
@@ -53,7 +54,7 @@ def select(selector: str, root: str | None, *, damaged: bool = False) -> Selecte
     One that ends in ``.jsonl`` or ``.jsonl.zstd`` or holds a ``/`` is a path when something lies there; any other is
     looked for below the root. Raises ``SelectorFails``, ``SessionNotFound``, or why the session cannot be read.
     """
-    if selector.startswith(_URLS):  # which may hold a password, and is not repeated
+    if _DATABASE_URL.match(selector):  # which may hold a password, and is not repeated
         msg = "SEL is the URL of a database; give that with --root, and name one of its sessions"
         raise SelectorFails(msg)
     if names_a_path(selector):
