@@ -106,7 +106,7 @@ class TestSettings:
             "tcp_keepalives_idle": "10",
         }
         with administrator(url) as connection:
-            for name in ("synchronous_commit = off", "statement_timeout = 5", "idle_session_timeout = 5"):
+            for name in ("synchronous_commit = off", "statement_timeout = 5000", "idle_session_timeout = 5000"):
                 connection.execute(f"ALTER ROLE dsh SET {name}")
             try:
                 database = PostgresDatabase(make_url(url))

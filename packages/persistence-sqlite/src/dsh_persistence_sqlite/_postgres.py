@@ -22,7 +22,7 @@ from dsh_persistence import SessionBusy, StoreUnusable
 
 from ._database import Absent, Interrupted
 from ._forks import watch_forks
-from ._postgres_link import Driver, Link, answers, for_people, has_died, link_of, make_engine, meaning, shown
+from ._postgres_link import Driver, Link, answers, for_people, has_died, make_engine, meaning, shown, writing_link
 from ._schema import METADATA, SCHEMA_VERSION, check_version, create_tables, migrate, read_store, store
 from ._text import to_bytes
 
@@ -58,8 +58,7 @@ class PostgresDatabase:
         self._drivers: set[Driver] = set()
         """All connections. A store that nobody closed closes them when nobody can reach it any more."""
         weakref.finalize(self, _close, self._drivers)
-        self._writers = make_engine(url, self.where, writes=True, drivers=self._drivers)
-        self._readers = make_engine(url, self.where, writes=False, drivers=self._drivers)
+        self._engine = make_engine(url, self.where, drivers=self._drivers)
         self._lock = threading.RLock()
         """Held by whoever writes, claims or releases."""
         self._link: Link | None = None
@@ -73,7 +72,7 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Generator[Connection]:
         """Give a connection in a read-only snapshot. Raises ``Absent`` when there are no tables."""
-        with self._translated(), self._readers.connect() as connection:
+        with self._translated(), self._engine.connect() as connection:
             if not self._store_id and self._find_store(connection) < SCHEMA_VERSION:
                 with self.writing():
                     pass  # which migrates
@@ -151,7 +150,7 @@ class PostgresDatabase:
         with self._lock:
             self._claims.clear()
             self._drop()
-            self._readers.dispose()
+            self._engine.dispose()
 
     def hold(self) -> None:
         """Keep the connection that writes idle while this process forks."""
@@ -172,7 +171,7 @@ class PostgresDatabase:
             self._link = None
             self._predecessors.clear()
             self._claims.clear()
-            self._readers.dispose(close=False)  # a thread that is not here may have held the pool's locks
+            self._engine.dispose(close=False)  # a thread that is not here may have held the pool's locks
         self._lock.release()
 
     def _writer(self) -> Link:
@@ -184,9 +183,8 @@ class PostgresDatabase:
         return self._link
 
     def _connect(self) -> Link:
-        connection = self._writers.connect()
-        link = link_of(connection)
-        connection.detach()  # it is nobody's but ours
+        link = writing_link(self._engine, self.where)
+        connection = link.connection
         try:
             self._see_end_of_predecessors(connection)
             self._open_store(connection)

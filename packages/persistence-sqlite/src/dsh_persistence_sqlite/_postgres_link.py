@@ -8,10 +8,10 @@ import select
 import socket
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -35,11 +35,11 @@ _SETTINGS = {
     "lock_timeout": "10s",
     "statement_timeout": "0",  # it would end the wait for a synchronous standby, and the commit would count as done
     "idle_session_timeout": "0",  # claims hang on connections that may be idle for long
+    "idle_in_transaction_session_timeout": "0",
 }
 """What every connection has, in the server's own spelling; read back."""
-_WRITER = {"idle_in_transaction_session_timeout": "1min"}
-"""A process that was stopped holds up the others for no longer."""
-_READER = {"idle_in_transaction_session_timeout": "0"}
+_HURRY = "SET idle_in_transaction_session_timeout = '1min'"
+"""A process that was stopped inside a transaction that writes holds up the others for no longer."""
 _KEEPALIVE = {
     "tcp_keepalives_idle": "10s",
     "tcp_keepalives_interval": "5s",
@@ -60,9 +60,17 @@ _LASTING = ("0A", "25006", "28", "3D", "3F", "42")
 _NAMED = re.compile(r"dsh-py (\d+)@(.+)")
 
 
+class _Facts(NamedTuple):
+    """What the server knows a connection by, and whether it takes no writes."""
+
+    backend: int
+    started: datetime
+    standby: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A connection: SQLAlchemy's, the driver's, and what the server knows it by."""
+    """The connection that writes: SQLAlchemy's, the driver's, and what the server knows it by."""
 
     connection: Connection
     driver: Driver
@@ -76,15 +84,14 @@ def shown(url: URL) -> str:
     return url.set(query=told).render_as_string(hide_password=True)
 
 
-def make_engine(url: URL, where: str, *, writes: bool, drivers: set[Driver]) -> Engine:
-    """Return an engine for the one connection that writes, or for those that read; ``drivers`` gets all it makes."""
+def make_engine(url: URL, where: str, *, drivers: set[Driver]) -> Engine:
+    """Return an engine whose connections read; ``drivers`` gets all that it makes."""
     given = {name: value for name, value in _PARAMETERS.items() if name not in url.query}
-    pool: dict[str, Any] = {"poolclass": NullPool} if writes else {"poolclass": QueuePool, "max_overflow": -1}
-    engine = create_engine(url, hide_parameters=True, connect_args=given, **pool)
+    engine = create_engine(url, hide_parameters=True, connect_args=given, max_overflow=-1, use_native_hstore=False)
 
     def prepare(driver: Driver, record: ConnectionPoolEntry) -> None:
         try:
-            record.info["backend"] = _prepare(driver, url, where, writes=writes)
+            record.info["facts"] = _prepare(driver, url, where)
         except BaseException:
             driver.close()
             raise
@@ -100,24 +107,34 @@ def make_engine(url: URL, where: str, *, writes: bool, drivers: set[Driver]) -> 
     return engine
 
 
-def link_of(connection: Connection) -> Link:
-    """Return a connection with what is known of it."""
+def writing_link(engine: Engine, where: str) -> Link:
+    """Return a connection that is nobody else's and writes."""
+    connection = engine.connect()
     driver: Any = connection.connection.driver_connection
-    backend, started = connection.info["backend"]
-    return Link(connection=connection, driver=driver, backend=backend, started=started)
+    facts: _Facts = connection.info["facts"]
+    try:
+        connection.detach()
+        if facts.standby:
+            raise StoreUnusable(where, "is a standby, which takes no writes; give the primary's address")
+        driver.isolation_level = driver.read_only = None
+        connection.exec_driver_sql(_HURRY)
+        connection.commit()
+    except BaseException:
+        driver.close()
+        raise
+    return Link(connection=connection, driver=driver, backend=facts.backend, started=facts.started)
 
 
-def _prepare(driver: Driver, url: URL, where: str, *, writes: bool) -> tuple[int, datetime]:
-    """Make the settings, read them back, and refuse a server that cannot be relied on; return its process and start."""
+def _prepare(driver: Driver, url: URL, where: str) -> _Facts:
+    """Make the settings, read them back, and refuse a server that cannot be relied on."""
     if driver.info.server_version < _OLDEST:
         raise StoreUnusable(where, "PostgreSQL 14 or newer is needed")
-    settings = {**_SETTINGS, **(_WRITER if writes else _READER)}
-    wanted = {**settings, **_KEEPALIVE}
+    wanted = {**_SETTINGS, **_KEEPALIVE}
     if "application_name" not in url.query:
         wanted["application_name"] = f"dsh-py {os.getpid()}@{socket.gethostname()}"
     driver.autocommit = True  # what is set in a transaction is undone with it
     driver.execute(_SET, [list(wanted), list(wanted.values())])
-    backend, started, standby, homeless, unsynced, found = driver.execute(_FACTS, [list(settings)]).fetchall()[0]
+    backend, started, standby, homeless, unsynced, found = driver.execute(_FACTS, [list(_SETTINGS)]).fetchall()[0]
     driver.autocommit = False
     if backend != driver.info.backend_pid:
         raise StoreUnusable(
@@ -126,17 +143,14 @@ def _prepare(driver: Driver, url: URL, where: str, *, writes: bool) -> tuple[int
         )
     if unsynced:  # full_page_writes=off is right on storage that writes pages whole, and not refused
         raise StoreUnusable(where, "the server runs with fsync=off, and may lose what it has acknowledged")
-    if standby and writes:
-        raise StoreUnusable(where, "is a standby, which takes no writes; give the primary's address")
     if homeless:
         raise StoreUnusable(where, "no schema of its search_path exists; create one, or name another")
-    for (name, value), has in zip(settings.items(), found, strict=True):
+    for (name, value), has in zip(_SETTINGS.items(), found, strict=True):
         if has != value:
             raise StoreUnusable(where, f"the server keeps {name} at {has}, and {value} is needed")
-    if not writes:
-        driver.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        driver.read_only = True
-    return backend, started
+    driver.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    driver.read_only = True
+    return _Facts(backend, started, standby)
 
 
 def answers(driver: Driver) -> bool:
