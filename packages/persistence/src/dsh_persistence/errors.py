@@ -113,7 +113,7 @@ class SessionIdTooLong(PersistenceError):
 
     def __init__(self, session_id: str, *, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"session {session_id!r}: its folder name takes {size_bytes} bytes of {limit_bytes}; create it with a"
+            f"session {session_id!r}: its name in the store takes {size_bytes} bytes of {limit_bytes}; create it with a"
             " shorter id"
         )
         self.session_id = session_id
