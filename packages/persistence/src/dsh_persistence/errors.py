@@ -10,7 +10,7 @@
     ├── RowTooLarge         a row beyond what a reader or a writer takes; ``path``, ``offset``, ``seq``
     ├── FormatNotSupported  a log of another generation; ``path``, ``version``
     ├── StoreUnusable       the store's own place cannot be used; ``path``
-    ├── SessionIdTooLong    an id that no folder can have; ``size_bytes``, ``limit_bytes``
+    ├── SessionIdTooLong    an id that the store has no room for; ``size_bytes``, ``limit_bytes``
     ├── SessionIdCollision  an id that the file system takes for another one; ``path``
     ├── SeqConflict         events that do not continue the log; ``expected``, ``found``
     ├── ForeignChange       the log changed under its writer; ``path``
