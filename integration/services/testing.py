@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import secrets
 from functools import cache
+from typing import Any
 
 import pytest
 
 from .postgres import Server, Unavailable, find_programs
+
+
+def postgres_driver() -> Any:
+    """Return psycopg; skip the module without it, unless ``DSH_REQUIRE_POSTGRES`` is 1."""
+    if os.environ.get("DSH_REQUIRE_POSTGRES") == "1":
+        return importlib.import_module("psycopg")
+    return pytest.importorskip("psycopg", reason="PostgreSQL needs the extra [postgres]")
 
 
 def postgres_server() -> Server:
@@ -25,7 +34,7 @@ def postgres_server() -> Server:
 
 def fresh_schema(server: Server, *, port: int | None = None) -> str:
     """Make an empty schema and return its URL, through the ``port`` of a ``Between`` if one is given."""
-    psycopg = pytest.importorskip("psycopg")
+    psycopg = postgres_driver()
     name = f"t{secrets.token_hex(6)}"
     with psycopg.connect(server.url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")

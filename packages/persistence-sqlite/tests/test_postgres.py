@@ -19,7 +19,7 @@ from dsh_session import EncodedBatch, Session, SessionEvent, SessionHeader, enco
 
 testing = pytest.importorskip("services.testing", reason="the server of the tests is started by integration/services")
 between = pytest.importorskip("services.between")
-psycopg = pytest.importorskip("psycopg", reason="PostgreSQL needs the extra [postgres]")
+psycopg = testing.postgres_driver()
 from dsh_persistence_sqlite._postgres import PostgresDatabase  # noqa: E402  # needs the driver
 
 EVENTS = 50

@@ -14,7 +14,7 @@ from dsh_session import EncodedBatch, SessionEvent, SessionHeader
 
 testing = pytest.importorskip("services.testing", reason="the server of the tests is started by integration/services")
 between = pytest.importorskip("services.between")
-psycopg = pytest.importorskip("psycopg", reason="PostgreSQL needs the extra [postgres]")
+psycopg = testing.postgres_driver()
 
 SLOW_S = 0.5
 

@@ -10,7 +10,7 @@ from dsh_persistence.contract import LogStoreContract, PersistenceContract
 from dsh_persistence_sqlite import SqlLogStore
 
 testing = pytest.importorskip("services.testing", reason="the server of the tests is started by integration/services")
-pytest.importorskip("psycopg", reason="PostgreSQL needs the extra [postgres]")
+testing.postgres_driver()
 
 
 class _OverASchema:
