@@ -141,6 +141,32 @@ def test_doctor(database):
     assert "2 sound, 1 damaged" in dshpy("doctor", "--all", "--root", database).stdout
 
 
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("DELETE FROM sessions WHERE session_id = ?", 3),
+        ("UPDATE sessions SET session_id = x'FF' WHERE session_id = ?", 3),
+    ],
+)
+def test_a_session_that_has_vanished(database, statement, rows):
+    """No row leads to it any more, and yet nothing is silent about it: doctor, ls and migrate say so."""
+    connection = sqlite3.connect(database)
+    with connection:
+        connection.execute(statement, (b"session-good",))
+    connection.close()
+
+    doctor = dshpy("doctor", "--all", "--root", database, "--json")
+    listed = dshpy("ls", "--root", database, "--json")
+    migrated = dshpy("migrate", database, f"sqlite:///{database}.copy", "--json")
+
+    assert (1, 1, 1) == (doctor.exit_code, listed.exit_code, migrated.exit_code)
+    assert 1 == dshpy("show", "session-good", "--root", database).exit_code
+    assert 2 == json.loads(doctor.stdout)["damaged"]
+    assert rows == len(json.loads(listed.stdout)["sessions"])
+    outcomes = sorted(one["outcome"] for one in json.loads(migrated.stdout)["sessions"])
+    assert ["copied", "unreadable", "unreadable"] == outcomes
+
+
 def test_doctor_and_repair_beside_a_writer(database):
     """Who has the session is named, and repairs it."""
     store = SqlLogStore(f"sqlite:///{database}")

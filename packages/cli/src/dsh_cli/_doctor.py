@@ -145,7 +145,7 @@ def _every(opened: Root, root: str | None, *, deep: bool) -> Iterator[Examined]:
             sys.stderr.flush()
         patient = Patient(opened, entry.location, session_id, _with_root(session_id, opened, root))
         try:
-            examined = Examined(patient, list(examine_at(opened, entry.location, deep=deep)))
+            examined = Examined(patient, list(examine_at(opened, entry.location, deep=deep, problem=entry.problem)))
         except SessionNotFound:
             continue  # removed since it was listed
         finally:

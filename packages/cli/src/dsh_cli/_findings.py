@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dsh_persistence import (
     FormatNotSupported,
+    PersistenceError,
     RowTooLarge,
     SessionCorrupt,
     SessionLocation,
@@ -23,16 +24,21 @@ UNREAD = ("other-generation", "event-unknown")
 _DAMAGED = "restore the session from a backup of the database; dshpy migrate copies the others"
 
 
-def examine_at(root: Root, place: SessionLocation, *, deep: bool) -> Iterator[Finding]:
+def examine_at(
+    root: Root, place: SessionLocation, *, deep: bool, problem: PersistenceError | None = None
+) -> Iterator[Finding]:
     """Yield what there is to say about a session; nothing is changed.
 
     Of files all that ``examine`` of ``dsh_persistence_jsonl`` finds; in a database every row is read and its checksum
-    checked, and ``deep`` checks what the rows mean. Raises ``SessionNotFound`` where there is no session.
+    checked, and ``deep`` checks what the rows mean. ``problem`` is what a listing said: a row that has lost its id, or
+    that is missing, is not found again. Raises ``SessionNotFound`` where there is no session.
     """
     if root.files is not None:
         yield from examine(root.files, place, deep=deep)
         return
     try:
+        if problem is not None:
+            raise problem
         holder = root.store.holder(place) if isinstance(root.store, ShowsHolder) else None
         if holder is not None:
             yield _found("in-use", root, f"{holder} holds the session")

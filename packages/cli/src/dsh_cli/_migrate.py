@@ -37,9 +37,15 @@ def migrate(source: str, target: str, *, as_json: bool) -> ExitCode:
     from_root, to_root = open_root(source), name_root(open_store(target))
     copied: list[Copied] = []
     stopped: Exception | None = None
-    with _progress() as show:
+    with _status() as show:
+
+        def progress(session_id: str, events: int) -> None:
+            show(f"{len(copied)} session(s) done; {one_line(session_id)[:60]}: {events} events")
+
         try:
-            copied.extend(copy_sessions(from_root.store, to_root.store, progress=show))
+            for one in copy_sessions(from_root.store, to_root.store, progress=progress):
+                copied.append(one)
+                show(f"{len(copied)} session(s) done")
         except (PersistenceError, OSError) as error:
             stopped = error
     if as_json:
@@ -53,20 +59,16 @@ def migrate(source: str, target: str, *, as_json: bool) -> ExitCode:
 
 
 @contextmanager
-def _progress() -> Generator[Callable[[str, int], None] | None]:
-    """Give what shows how far the copying is, on a terminal; None elsewhere."""
+def _status() -> Generator[Callable[[str], None]]:
+    """Give what shows how far the copying is, on a terminal; elsewhere it shows nothing."""
     if not sys.stderr.isatty():
-        yield None
+        yield lambda _: None
         return
     from rich.console import Console  # noqa: PLC0415  # only rendering needs it
     from rich.text import Text  # noqa: PLC0415  # as above
 
     with Console(stderr=True).status("reading") as status:
-
-        def show(session_id: str, events: int) -> None:
-            status.update(Text(f"copying {one_line(session_id)[:60]}: {events} events"))
-
-        yield show
+        yield lambda line: status.update(Text(line))
 
 
 def _print(source: Root, target: Root, copied: list[Copied]) -> None:

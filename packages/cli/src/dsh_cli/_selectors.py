@@ -104,6 +104,8 @@ def _by_id(root: Root, prefix: str, *, damaged: bool) -> ListedSession:
     found = [entry for entry in root.store.list() if _fits(session_id_of(entry), prefix)]
     candidates = [entry for entry in found if session_id_of(entry) == prefix] or found
     if not candidates:
+        if root.files is None:
+            root.store.read(prefix)  # which knows whether it was never there, or has vanished
         raise SessionNotFound(prefix, root.where)
     if len(candidates) > 1:
         ids = _some(session_id_of(entry) for entry in candidates)
