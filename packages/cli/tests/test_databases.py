@@ -142,13 +142,10 @@ def test_doctor(database):
 
 
 @pytest.mark.parametrize(
-    ("statement", "rows"),
-    [
-        ("DELETE FROM sessions WHERE session_id = ?", 3),
-        ("UPDATE sessions SET session_id = x'FF' WHERE session_id = ?", 3),
-    ],
+    "statement",
+    ["DELETE FROM sessions WHERE session_id = ?", "UPDATE sessions SET session_id = x'FF' WHERE session_id = ?"],
 )
-def test_a_session_that_has_vanished(database, statement, rows):
+def test_a_session_that_has_vanished(database, statement):
     """No row leads to it any more, and yet nothing is silent about it: doctor, ls and migrate say so."""
     connection = sqlite3.connect(database)
     with connection:
@@ -160,9 +157,9 @@ def test_a_session_that_has_vanished(database, statement, rows):
     migrated = dshpy("migrate", database, f"sqlite:///{database}.copy", "--json")
 
     assert (1, 1, 1) == (doctor.exit_code, listed.exit_code, migrated.exit_code)
-    assert 1 == dshpy("show", "session-good", "--root", database).exit_code
+    assert dshpy("show", "session-good", "--root", database).exit_code == (1 if statement.startswith("DELETE") else 3)
     assert 2 == json.loads(doctor.stdout)["damaged"]
-    assert rows == len(json.loads(listed.stdout)["sessions"])
+    assert 3 == len(json.loads(listed.stdout)["sessions"])
     outcomes = sorted(one["outcome"] for one in json.loads(migrated.stdout)["sessions"])
     assert ["copied", "unreadable", "unreadable"] == outcomes
 
