@@ -22,6 +22,8 @@ between = pytest.importorskip("services.between")
 psycopg = testing.postgres_driver()
 from dsh_persistence_sqlite._postgres import PostgresDatabase  # noqa: E402  # needs the driver
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # no thread of ours takes part
+
 EVENTS = 50
 MEGABYTES = 15
 
