@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from dsh_agent import PERSISTENCE, TOOLS, ScriptedModel
-from dsh_agent_core import HarnessConfig, PersistenceConfig, harness
+from dsh_agent_core import HarnessConfig, PersistenceConfig, harness, open_store
 from dsh_bash import BASH
 from dsh_paths import DshHomeNotDirectory, DshPathsError
 from dsh_persistence import StoreUnusable
-from dsh_session import HeaderInvalid, SessionMeta
+from dsh_session import EncodedBatch, HeaderInvalid, SessionEvent, SessionHeader, SessionMeta
 
 SHOW = {"command": 'echo "$DSH_HOME|$DSH_SESSION_JSONL"', "description": "Look"}
 
@@ -70,6 +72,22 @@ async def test_a_database_is_a_root_too(tmp_path):
 
         assert ["user/message"] == [event.type for event in agent.session.events if event.type == "user/message"]
     assert not (tmp_path / "sessions").exists()
+
+
+async def test_a_damaged_session_keeps_nobody_from_the_others(tmp_path):
+    """A row that is missing from the database is told of when it is asked for; new sessions are written."""
+    url = f"sqlite:///{tmp_path}/sessions.db"
+    store = open_store(url)
+    for session_id in ("kept", "lost"):
+        with store.create(SessionHeader(id=session_id, created_at=1)) as writer:
+            event = SessionEvent(type="plugin:acme/note", seq=0, time=1, encoded=b"1", ignorable=True)
+            writer.append(EncodedBatch(first_seq=0, events=(event,)))
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "sessions.db")) as database, database:
+        database.execute("DELETE FROM sessions WHERE session_id = ?", (b"lost",))
+
+    async with harness(config(dsh_home=str(tmp_path), sessions_root=url)) as running:
+        assert str(tmp_path) + "|" == await shown(running)
 
 
 def test_a_password_is_in_no_repr():

@@ -11,7 +11,7 @@ from dsh_agent import MODEL, PERSISTENCE, SESSIONS, TOOLS, ModelAdapter, Tools
 from dsh_bash import BASH
 from dsh_bash_local import LocalBash, LocalBashConfig
 from dsh_context import Context, plugin
-from dsh_persistence import LogStore, SessionNotFound, SessionPersistence
+from dsh_persistence import LogStore, SessionCorrupt, SessionNotFound, SessionPersistence
 from dsh_persistence_jsonl import Encoding
 from dsh_session import Sessions
 
@@ -75,8 +75,11 @@ async def persistence(ctx: Context, config: PersistenceConfig) -> None:
 
 
 def _require_usable(store: LogStore) -> None:
-    """Ask for what cannot be there: a database that is none says so now, and not when the first turn is written."""
-    with contextlib.suppress(SessionNotFound):
+    """Ask for what cannot be there: a database that is none says so now, and not when the first turn is written.
+
+    Damage of one session, which may show here, is no reason to refuse the others.
+    """
+    with contextlib.suppress(SessionNotFound, SessionCorrupt):
         store.read("")
 
 
