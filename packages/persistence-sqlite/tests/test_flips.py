@@ -249,11 +249,18 @@ def test_a_session_that_vanished(made: Any, events_as_well: bool) -> None:
 
 @pytest.mark.parametrize("change", ["store_id = x'00'", "session_count = 7", "checksum = x'00'"])
 def test_a_changed_store(made: Any, change: str) -> None:
-    """The store's own row is covered as well."""
-    fill(made)
+    """The store's own row is covered: a listing tells, no session is absent or new, and those there are read."""
+    expected = fill(made)
     made.sql(f"UPDATE store SET {change}")
+    store = made.store()
+    assert list(store.read("one").events) == expected["one"]
     with pytest.raises(SessionCorrupt, match="the store's own row"):
-        made.store().read("one")
+        store.read("never")
+    with store.create(made.header("new")) as writer, pytest.raises(SessionCorrupt, match="the store's own row"):
+        writer.append(made.batch(0))
+    listed = list(store.list())
+    assert [one.problem is None for one in listed] == [True, True, False]
+    assert "the store's own row" in str(listed[-1].problem)
 
 
 def test_a_damaged_index(made: Any) -> None:

@@ -75,13 +75,15 @@ class Commits:
         self._real = self._dialect.do_commit
 
     @contextmanager
-    def fail(self, when: str, name: str = "SQLITE_IOERR_FSYNC") -> Iterator[None]:
+    def fail(self, when: str, error: BaseException | None = None) -> Iterator[None]:
         def commit(connection: Any) -> None:
             if when == "after":
                 self._real(connection)
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorname = name
-            raise error
+            if error is not None:
+                raise error
+            failed = sqlite3.OperationalError("disk I/O error")
+            failed.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+            raise failed
 
         self._dialect.do_commit = commit
         try:
@@ -116,6 +118,19 @@ def test_a_commit_that_was_not_answered(store: SqlLogStore, made: Any, fresh: bo
         writer.append(made.batch(first + 3))
     assert made.events() == list(made.batch(0, first + 4).events)
     assert made.sql("SELECT session_count FROM store") == [(2,)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_that_was_interrupted(store: SqlLogStore, made: Any, when: str) -> None:
+    """A keyboard interrupt in the midst of a commit leaves its outcome to be found out, as any other loss of it."""
+    commits = Commits(store)
+    with store.create(made.header()) as writer:
+        writer.append(made.batch(0))
+        with commits.fail(when, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+            writer.append(made.batch(1, 2))
+        assert writer.resend(made.batch(1, 2)).next_seq == 3
+        writer.append(made.batch(3))
+    assert made.events() == list(made.batch(0, 4).events)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -7,9 +7,18 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
+from dsh_persistence import StoreUnusable
 
-class Absent(Exception):
-    """Nothing was ever stored here: there is no database, or no table of ours in it."""
+
+class Absent(StoreUnusable):
+    """Nothing was ever stored here: there is no database, or no table of ours in it.
+
+    The store says ``SessionNotFound`` instead where a log is asked for; it is told as it is when a log that was read
+    before has lost its database.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the database", "holds no store any more; it was removed while it was in use")
 
 
 class Interrupted(Exception):

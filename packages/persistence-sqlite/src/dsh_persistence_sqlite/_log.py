@@ -13,7 +13,7 @@ from typing import overload
 
 from dsh_session import EventLog, SessionEvent
 
-from ._database import Absent, Database
+from ._database import Database
 from ._pages import Page, Place, of_type, page
 
 CACHE_BYTES = 8 << 20
@@ -108,11 +108,8 @@ class SqlEventLog(EventLog):
                 return self._cache[number].events
         begin = self._firsts[number]
         end = self._firsts[number + 1] if number + 1 < len(self._firsts) else self._next_seq
-        try:
-            with self._database.reading() as connection:
-                found = page(connection, self._place, begin, end, self._chains[number])
-        except Absent:
-            raise self._place.damaged("the database is gone") from None
+        with self._database.reading() as connection:
+            found = page(connection, self._place, begin, end, self._chains[number])
         with self._lock:
             self._keep(number, found)
         return found.events

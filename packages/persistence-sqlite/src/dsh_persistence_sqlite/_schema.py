@@ -165,7 +165,10 @@ def check_version(version: int, where: str) -> None:
 
 def require_current(connection: Connection, where: str) -> None:
     """Raise ``StoreUnusable`` unless the store's row is of the current version, as the head of its file says."""
-    version = read_store(connection, where).schema_version
+    try:
+        version = read_store(connection, where).schema_version
+    except SessionCorrupt:
+        return  # the sessions can be read all the same; a listing tells of it, and no new one is stored
     check_version(version, where)
     if version != SCHEMA_VERSION:
         raise StoreUnusable(where, f"is half of schema version {version}; restore a copy of the database")

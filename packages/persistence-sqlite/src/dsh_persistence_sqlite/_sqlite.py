@@ -85,8 +85,12 @@ class SqliteDatabase:
             connection = None
             raise translated(error, self._path) from error
         except BaseException:
-            if connection is not None:
-                connection.rollback()
+            try:
+                if connection is not None:
+                    connection.rollback()
+            except DBAPIError:
+                _drop(connection)
+                connection = None
             raise
         finally:
             with self._gate:

@@ -53,6 +53,10 @@ def make_file(path: Path, journal: Journal) -> None:
 
     Does nothing when somebody else is faster.
     """
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise StoreUnusable(
+            str(path), f"needs SQLite 3.37 for strict tables, and this Python has {sqlite3.sqlite_version}"
+        )
     _require_journal_works(path, journal)
     make_folders(path.parent, root=path.parent)
     made = path.parent / f".{path.name}.{secrets.token_hex(8)}.new"

@@ -13,6 +13,7 @@ from dsh_persistence import (
     ListedSession,
     LogTail,
     LogWriter,
+    OutcomeUnknown,
     PersistenceError,
     Receipt,
     SessionCorrupt,
@@ -140,7 +141,12 @@ class SqlLogStore:
             else:
                 answers[number] = step
         if steps:
-            found = commit(self._database, [step for _, step in steps.values()])
+            try:
+                found = commit(self._database, [step for _, step in steps.values()])
+            except BaseException:  # a keyboard interrupt may have come at any point of it
+                for writer, step in steps.values():
+                    writer.finish(step, OutcomeUnknown(self.where, "the commit was interrupted"))
+                raise
             for (number, (writer, step)), answer in zip(steps.items(), found, strict=True):
                 writer.finish(step, answer)
                 answers[number] = answer
