@@ -366,7 +366,8 @@ class TestForks:
             for _ in range(10):
                 assert in_a_fork(lambda: store.read("other").next_seq) == 1
             stop.set()
-            assert store.read("s").next_seq == written.result()
+            count = written.result()
+        assert store.read("s").next_seq == count
 
 
 def test_threads_that_read_and_write(store: SqlLogStore, made: Any) -> None:
