@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -184,6 +185,8 @@ class TestTables:
         store = open_store(server.url_of("postgres", options="-csearch_path%3Dnowhere"))
         with pytest.raises(StoreUnusable, match="no schema"):
             store.create(header()).append(batch(0))
+        with pytest.raises(StoreUnusable, match="no schema"):
+            list(store.list())
 
     def test_a_newer_version(self, url: str, open_store: Callable[..., SqlLogStore]) -> None:
         """Tables of a newer version are left alone."""
@@ -282,18 +285,27 @@ class TestClaims:
             open_store(testing.fresh_schema(server)).create(header()).append(batch(0))
 
     def test_killed_owner(self, url: str, open_store: Callable[..., SqlLogStore]) -> None:
-        """A killed process loses its claims: whoever comes next need not wait or ask again."""
+        """A killed process loses its claims; whoever comes before the server has noticed waits for that."""
         context = multiprocessing.get_context("fork")
-        for _ in range(5):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_hold, args=(url, theirs))
-            process.start()
-            ours.recv()
-            with pytest.raises(SessionBusy, match=str(process.pid)):
-                open_store().open("s")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_hold, args=(url, theirs))
+        process.start()
+        ours.recv()
+        with pytest.raises(SessionBusy, match=str(process.pid)):
+            open_store().open("s")
+        with administrator(url) as connection, ThreadPoolExecutor(1) as pool:
+            asked = "SELECT pid FROM pg_stat_activity WHERE application_name"
+            backends = connection.execute(f"{asked} LIKE 'dsh-py {process.pid}@%'").fetchall()
+            for (backend,) in backends:
+                os.kill(backend, signal.SIGSTOP)
             os.kill(process.pid or 0, signal.SIGKILL)
             process.join()
-            open_store().open("s").close()
+            opened = pool.submit(open_store(f"{url}&application_name=next").open, "s")
+            while not connection.execute(f"{asked} = 'next' AND query LIKE '%pg_locks%'").fetchall():
+                pass  # it has not been refused yet
+            for (backend,) in backends:
+                os.kill(backend, signal.SIGCONT)
+            opened.result().close()
 
     def test_forks(self, url: str, open_store: Callable[..., SqlLogStore]) -> None:
         """A child has nothing of its parent's: neither its connection nor its claims; they end with the parent."""
