@@ -51,9 +51,17 @@ def _no_lock() -> None:
     _locks.flock = lambda fd, operation: None
 
 
+def _loose_database() -> None:
+    """A commit of a database waits for less than it has to: NORMAL with a write-ahead log, FULL with a journal."""
+    from dsh_persistence_sqlite import _sqlite
+
+    _sqlite._SYNCHRONOUS.update(wal=1, delete=2)
+
+
 WAYS: Mapping[str, Callable[[], None]] = {
     "no-sync": _no_sync,
     "no-folder-sync": _no_folder_sync,
     "sync-again": _sync_again,
     "no-lock": _no_lock,
+    "loose-database": _loose_database,
 }

@@ -25,9 +25,12 @@ from dsh_persistence import PersistenceError, SessionCorrupt, SessionPersistence
 from dsh_persistence_jsonl import JsonlLogStore
 from dsh_session import LogState, SessionEvent, repair_closers
 
+from .stores import Store, holds_database, open_database
 from .story import Story, lived, stop_the_clock
 
 _examined: dict[tuple[bytes, bool], int] = {}
+_databases: dict[bytes, Counter[str]] = {}
+"""What was found before is known by its bytes."""
 _TAIL = re.compile(r"torn ([\w.-]+) (\d+) ([0-9a-f]{32})")
 _ACKNOWLEDGEMENT = re.compile(r"([\w.-]+) (\d+)")
 
@@ -87,6 +90,48 @@ def announced(stdout: str) -> list[Tail]:
 
 def judge(state: Path, promised: Counter[str], tails: Sequence[Tail] = ()) -> None:
     """Look at a folder, and mend copies of its sessions. Raises ``Unsound``."""
+    held = examine_database(state) if holds_database(state) else examine_files(state, promised, tails)
+    for session_id, seq in promised.items():
+        if held[session_id] < seq:
+            raise Unsound(f"G1: {seq} events of {session_id} were acknowledged, {held[session_id]} are there")
+
+
+def examine_database(state: Path) -> Counter[str]:
+    """Read and mend every session of a database and begin another; return how many events each had.
+
+    That is done to a copy: a database may mend itself as soon as it is opened.
+    """
+    known = _digest(state)
+    if known not in _databases:
+        with tempfile.TemporaryDirectory(dir=state.parent) as other:
+            copy = Path(other) / "copy"
+            shutil.copytree(state, copy, symlinks=True)
+            store = open_database(copy)
+            held: Counter[str] = Counter()
+            for entry in list(store.list()):
+                if entry.header is None:
+                    raise Unsound(f"G4: listed as damaged: {entry.problem}")
+                stored = look(store, entry.header.id)
+                held[entry.header.id] = stored.next_seq
+                mend(store, entry.header.id, stored)
+            begin_another(store)
+            store.close()
+        _databases[known] = held
+    return _databases[known]
+
+
+def begin_another(store: Store) -> None:
+    """A new session has to find room beside the others."""
+    story = Story("new-a")
+    with store.create(story.header) as writer:
+        batch = story.batch_at(0)
+        writer.append(batch)
+    if list(store.read(story.header.id).events) != story.events(batch.next_seq):
+        raise Unsound("G10: a new session is not as it was written")
+
+
+def examine_files(state: Path, promised: Counter[str], tails: Sequence[Tail]) -> Counter[str]:
+    """Read every session of a root and mend copies of them; return how many events each had."""
     before = picture(state)
     store = JsonlLogStore(state)
     held: Counter[str] = Counter()
@@ -98,11 +143,9 @@ def judge(state: Path, promised: Counter[str], tails: Sequence[Tail] = ()) -> No
         folder = Path(entry.location.path).parent
         held[entry.header.id] = examine(state, entry.header.id, folder, acknowledged=promised[entry.header.id] > 0)
         require_tails(Path(entry.location.path), [tail for tail in tails if tail.session_id == entry.header.id])
-    for session_id, seq in promised.items():
-        if held[session_id] < seq:
-            raise Unsound(f"G1: {seq} events of {session_id} were acknowledged, {held[session_id]} are there")
     if picture(state) != before:
         raise Unsound("G9: looking changed the folder")
+    return held
 
 
 def require_tails(log: Path, tails: Sequence[Tail]) -> None:
@@ -161,13 +204,13 @@ def _cut_as_allowed(folder: Path, refusal: SessionCorrupt) -> None:
 
 def _digest(folder: Path) -> bytes:
     state = hashlib.blake2b(str(folder.name).encode(), digest_size=16)
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
-        state.update(f"{path.name} {path.stat().st_mode:o} {len(content)}\n".encode() + content)
+        state.update(f"{path.relative_to(folder)} {path.stat().st_mode:o} {len(content)}\n".encode() + content)
     return state.digest()
 
 
-def look(store: JsonlLogStore, session_id: str) -> StoredPrefix:
+def look(store: Store, session_id: str) -> StoredPrefix:
     """Read a session in every way, and compare it with what it may be."""
     stored = store.read(session_id)
     events = list(stored.events)
@@ -200,10 +243,9 @@ def closers(events: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:
     return repair_closers(state)
 
 
-def mend(store: JsonlLogStore, session_id: str, before: StoredPrefix) -> None:
+def mend(store: Store, session_id: str, before: StoredPrefix) -> None:
     """Open a session as its next writer would, go on with it, and have the coordinator load it twice."""
-    log = Path(store.locate(before.header).path)
-    tail = b"" if before.torn is None else log.read_bytes()[before.torn.offset :]
+    tail = b"" if before.torn is None else Path(before.source).read_bytes()[before.torn.offset :]
     story = expected_of(session_id).story
     events = list(before.events)
     if story is not None and events == story.events(len(events)):
@@ -218,12 +260,13 @@ def mend(store: JsonlLogStore, session_id: str, before: StoredPrefix) -> None:
         events = story.events(batch.next_seq)
         if list(store.read(session_id).events) != events:
             raise Unsound("G10: what was appended after the crash is not there")
-    first, second = asyncio.run(_load_twice(store, session_id, log))
+    first, second = asyncio.run(_load_twice(store, session_id))
     if first != second:
         raise Unsound("G8: a second load changed the log")
     if list(store.read(session_id).events) != [*events, *closers(events)]:
         raise Unsound("G8: a load did not close the interrupted turn, or more than that")
     if tail.strip(b"\0"):
+        log = Path(store.read(session_id).source)
         saved = [
             path.read_bytes() for path in log.parent.glob(f"{log.name}.torn-*") if path.stat().st_mode & 0o777 == 0o600
         ]
@@ -231,12 +274,12 @@ def mend(store: JsonlLogStore, session_id: str, before: StoredPrefix) -> None:
             raise Unsound(f"G6: what was cut is in none of {len(saved)} private files")
 
 
-async def _load_twice(store: JsonlLogStore, session_id: str, log: Path) -> list[bytes]:
+async def _load_twice(store: Store, session_id: str) -> list[str]:
     found = []
     for _ in range(2):
         async with SessionPersistence(store) as persistence:
             await persistence.load(session_id)
-        found.append(log.read_bytes())
+        found.append(store.read(session_id).revision)
     return found
 
 

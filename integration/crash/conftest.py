@@ -81,10 +81,10 @@ def figure(request: pytest.FixtureRequest) -> figures.Recorder:
     """Return a function that takes down what a test tried, and how long it has taken."""
     began = time.monotonic()
 
-    def take_down(what: str, encoding: str, **facts: object) -> None:
+    def take_down(what: str, store: str, **facts: object) -> None:
         seconds = time.monotonic() - began
         # A property of the report, so that it comes from whatever process runs the test to the one that prints.
-        facts |= {"what": what, "encoding": encoding, "seconds": seconds}
+        facts |= {"what": what, "store": store, "seconds": seconds}
         request.node.user_properties.append(("crash", facts))
 
     return take_down

@@ -13,7 +13,7 @@ BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->\n"
 class Recorder(Protocol):
     """Takes down one figure."""
 
-    def __call__(self, what: str, encoding: str, **facts: object) -> None:
+    def __call__(self, what: str, store: str, **facts: object) -> None:
         """The facts are the other fields of ``Figure``."""
 
 
@@ -22,7 +22,7 @@ class Figure:
     """One row: so many of something were tried."""
 
     what: str
-    encoding: str
+    store: str
     tried: int
     unit: str
     bad: int
@@ -32,11 +32,11 @@ class Figure:
 
 def table(rows: Sequence[Figure]) -> Iterator[str]:
     """Yield the lines of a table."""
-    yield "| what | encoding | tried | bad | seconds | |"
+    yield "| what | store | tried | bad | seconds | |"
     yield "|---|---|---|---|---|---|"
     for row in rows:
         unit = row.unit if row.tried != 1 else row.unit.removesuffix("s")
-        yield f"| {row.what} | {row.encoding} | {row.tried:,} {unit} | {row.bad} | {row.seconds:.0f} | {row.note} |"
+        yield f"| {row.what} | {row.store} | {row.tried:,} {unit} | {row.bad} | {row.seconds:.0f} | {row.note} |"
 
 
 def write(document: Path, rows: Sequence[Figure], machine: str) -> None:

@@ -12,6 +12,10 @@ class Scale:
 
     states: tuple[str, ...]
     """What the workload whose every state is replayed is asked for."""
+    database: tuple[str, ...]
+    """The same for a database, which makes many more calls."""
+    database_limit: int
+    """The most states of one recording of a database."""
     small: tuple[str, ...]
     """The same where it is run many times over."""
     sync_step: int
@@ -35,6 +39,8 @@ FULL = os.environ.get("DSH_CRASH") == "full"
 SCALE = (
     Scale(
         states=("--sessions=2", "--batches=6"),
+        database=("--sessions=2", "--batches=2"),
+        database_limit=4_000,
         small=("--sessions=1", "--batches=3"),
         sync_step=1,
         nested=40,
@@ -48,6 +54,8 @@ SCALE = (
     if FULL
     else Scale(
         states=("--sessions=1", "--batches=4"),
+        database=("--sessions=1", "--batches=1"),
+        database_limit=400,
         small=("--sessions=1", "--batches=3"),
         sync_step=4,
         nested=3,

@@ -17,6 +17,8 @@ from pathlib import Path
 
 JUDGE = f"{shlex.quote(sys.executable)} -m crash.check"
 RUN_TIMEOUT_S = 1_500
+SHARED_MEMORY = "*-shm"
+"""What SQLite writes through memory, where nobody sees it, and makes anew after a crash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,19 @@ class Summary:
     def bad_in(self, model: str) -> int:
         """Return how many states of a model failed."""
         return self.by_model.get(model, {}).get("failures", 0)
+
+
+def total(summaries: Sequence[Summary]) -> Summary:
+    """Add up replays of one recording, each in models of its own."""
+    if len(summaries) == 1:
+        return summaries[0]
+    return Summary(
+        states=sum(one.states for one in summaries),
+        failures=sum(one.failures for one in summaries),
+        by_model={model: counts for one in summaries for model, counts in one.by_model.items()},
+        said="\n".join(one.said for one in summaries),
+        refused=sum(one.refused for one in summaries),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +99,7 @@ class CrashSim:
         failures = self._kept / "replay"
         command = ["replay", "-o", str(recording.folder), "--batch", "--immutable", "--failures", str(failures)]
         # One judge: whoever has a second core for this runs a second test on it.
-        command += ["-j1", "--check", JUDGE]
+        command += ["-j1", "--check", JUDGE, "--ignore", SHARED_MEMORY]
         return self._judged([*command, *options], failures, Path(f"{failures}-nested"))
 
     def faults(self, workload: Sequence[str], *options: str) -> Summary:

@@ -26,6 +26,9 @@ WORKLOADS = {
     ("together", "zstd"): {"once": EVERYTHING, "twice": ONE_ERROR, "killed there": EVERYTHING},
     ("live", "zstd"): {"once": EVERYTHING, "twice": ONE_ERROR, "three times": ONE_ERROR, "killed there": EVERYTHING},
     ("live", "raw"): dict.fromkeys(FAILED_AND_KILLED, ONE_ERROR),
+    ("write", "sqlite"): {"once": ONE_ERROR, "twice": ONE_ERROR, "killed there": ONE_ERROR},
+    ("together", "sqlite"): {"once": ONE_ERROR},
+    ("write", "sqlite-delete"): dict.fromkeys(FAILED_AND_KILLED, ONE_ERROR),
 }
 """Of the others so much as may behave differently there."""
 GAVE_UP, KILLED = "3", "-9"
@@ -34,25 +37,25 @@ GAVE_UP, KILLED = "3", "-9"
 def _cases() -> list[object]:
     return [
         pytest.param(
-            *(workload, encoding, fault, f"{FAULTS[fault]} {more}".split()),
-            id=f"{workload}-{encoding}-{fault.replace(' ', '-')}",
-            marks=[pytest.mark.full] if (workload, encoding) != ("write", "zstd") or fault == "from then on" else [],
+            *(workload, store, fault, f"{FAULTS[fault]} {more}".split()),
+            id=f"{workload}-{store}-{fault.replace(' ', '-')}",
+            marks=[pytest.mark.full] if (workload, store) != ("write", "zstd") or fault == "from then on" else [],
         )
-        for (workload, encoding), faults in WORKLOADS.items()
+        for (workload, store), faults in WORKLOADS.items()
         for fault, more in faults.items()
     ]
 
 
-@pytest.mark.parametrize(("workload", "encoding", "fault", "options"), _cases())
+@pytest.mark.parametrize(("workload", "store", "fault", "options"), _cases())
 def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
-    crashsim: CrashSim, figure: Recorder, workload: str, encoding: str, fault: str, options: list[str]
+    crashsim: CrashSim, figure: Recorder, workload: str, store: str, fault: str, options: list[str]
 ) -> None:
     """G1, G2, G10, G12: what fails raises and is not there; what is tried again is there once; nothing gets stuck.
 
     The workload tries again, through the same writer and a new one in turn, and has to finish.
     """
     sizes = {"write": SCALE.small, "together": ("--sessions=2", "--batches=2"), "live": ()}[workload]
-    command = crashsim.workload(workload, f"--encoding={encoding}", *sizes)
+    command = crashsim.workload(workload, f"--store={store}", *sizes)
     drawn = [] if SCALE.faults is None else [f"--max={SCALE.faults}"]
 
     summary = crashsim.faults(command, *options, *drawn)
@@ -61,7 +64,7 @@ def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
     assert calls, summary.said
     figure(
         f"failing calls, {workload}, {fault}",
-        encoding,
+        store,
         tried=summary.states,
         unit="faults",
         bad=summary.failures,

@@ -17,10 +17,12 @@ from .simulate import CrashSim
 FILE_SYSTEMS = [("ext4", ""), ("ext4", "data=writeback"), ("xfs", "")]
 
 
-@pytest.mark.parametrize("encoding", ["zstd", pytest.param("raw", marks=pytest.mark.full)])
-def test_kill(crashsim: CrashSim, figure: Recorder, encoding: str) -> None:
+@pytest.mark.parametrize(
+    "store", ["zstd", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("raw", "sqlite", "sqlite-delete"))]
+)
+def test_kill(crashsim: CrashSim, figure: Recorder, store: str) -> None:
     """G1, G2: one folder outlives writer after writer, each killed at a random moment, and only ever grows."""
-    command = crashsim.workload("write", f"--encoding={encoding}", "--batches=3")
+    command = crashsim.workload("write", f"--store={store}", "--batches=3")
 
     # A start takes most of a run; a kill before the first write proves nothing.
     summary = crashsim.kill(command, "-n", str(SCALE.kills), "--cumulative", "--skip=0.08")
@@ -29,7 +31,7 @@ def test_kill(crashsim: CrashSim, figure: Recorder, encoding: str) -> None:
     assert hit, summary.said
     figure(
         "kill -9, one folder",
-        encoding,
+        store,
         tried=summary.states,
         unit="rounds",
         bad=summary.failures,
@@ -40,13 +42,13 @@ def test_kill(crashsim: CrashSim, figure: Recorder, encoding: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("encoding", ["zstd", "raw"])
+@pytest.mark.parametrize("store", ["zstd", "raw", "sqlite"])
 @pytest.mark.parametrize("disk", FILE_SYSTEMS, ids=" ".join)
-def test_power_cut(crashsim: CrashSim, figure: Recorder, disk: tuple[str, str], encoding: str, tmp_path: Path) -> None:
+def test_power_cut(crashsim: CrashSim, figure: Recorder, disk: tuple[str, str], store: str, tmp_path: Path) -> None:
     """G1 to G4 where nothing is modelled: what the kernel had made durable is what there is."""
     file_system, options = disk
     _require_loop_devices(tmp_path, file_system)
-    command = crashsim.workload("write", f"--encoding={encoding}", "--batches=60")  # so long that most cuts hit it
+    command = crashsim.workload("write", f"--store={store}", "--batches=60")  # so long that most cuts hit it
     more = [f"--mount-options={options}"] if options else []
 
     summary = crashsim.power_cut(command, f"--fs={file_system}", "-n", str(SCALE.power_cuts), "--skip=0.08", *more)
@@ -55,7 +57,7 @@ def test_power_cut(crashsim: CrashSim, figure: Recorder, disk: tuple[str, str], 
     assert cut, summary.said
     figure(
         f"power cut, {file_system} {options}".rstrip(),
-        encoding,
+        store,
         tried=summary.states,
         unit="rounds",
         bad=summary.failures,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dsh_persistence import (
+    LogWriter,
     OutcomeUnknown,
     Receipt,
     SessionNotFound,
@@ -23,10 +24,10 @@ from dsh_persistence import (
     StoreUnusable,
     WriteFailed,
 )
-from dsh_persistence_jsonl import Encoding, JsonlLogStore, JsonlLogWriter
 from dsh_session import EncodedBatch
 
 from . import broken
+from .stores import KINDS, Store, open_store
 from .story import Story, live_once, loaded, stop_the_clock
 
 T = TypeVar("T")
@@ -84,10 +85,10 @@ async def insist_async(work: Callable[[], Awaitable[object]]) -> object:
 class Pen:
     """Writes one session's story; after failures it goes on with the same writer and with a new one in turn."""
 
-    def __init__(self, store: JsonlLogStore, session_id: str) -> None:
+    def __init__(self, store: Store, session_id: str) -> None:
         self.story = Story(session_id)
         self._store = store
-        self._writer: JsonlLogWriter | None = None
+        self._writer: LogWriter | None = None
         self._owed = True
         """Whether ``resend`` has to settle what lies there; at first that is what an earlier process left."""
 
@@ -96,7 +97,7 @@ class Pen:
         for _ in range(batches):
             self._insist_on(self._due())
 
-    def join(self) -> tuple[JsonlLogWriter, EncodedBatch]:
+    def join(self) -> tuple[LogWriter, EncodedBatch]:
         """Return what it takes part in a group with; whatever is owed is settled before."""
         while True:
             batch = self._due()
@@ -128,7 +129,7 @@ class Pen:
         insist(lambda: self._put(batch), failed=self._doubt)
         acknowledge(self.story.header.id, batch.next_seq)
 
-    def _open(self) -> JsonlLogWriter:
+    def _open(self) -> LogWriter:
         if self._writer is None:
             try:
                 self._writer = self._store.open(self.story.header.id)
@@ -151,7 +152,7 @@ class Pen:
             self.rest()
 
 
-def write(store: JsonlLogStore, batches: int, sessions: int) -> None:
+def write(store: Store, batches: int, sessions: int) -> None:
     """Go on with one session or two in turn, closing and reopening each on the way."""
     pens = [Pen(store, session_id) for session_id in SESSIONS[:sessions]]
     first = max(1, batches // 2)
@@ -163,7 +164,7 @@ def write(store: JsonlLogStore, batches: int, sessions: int) -> None:
         pen.rest()
 
 
-def write_together(store: JsonlLogStore, batches: int, sessions: int) -> None:
+def write_together(store: Store, batches: int, sessions: int) -> None:
     """Make all sessions longer in groups, a batch of each at a time; close and reopen the first on the way."""
     pens = [Pen(store, session_id) for session_id in SESSIONS[:sessions]]
     for number in range(batches):
@@ -176,7 +177,7 @@ def write_together(store: JsonlLogStore, batches: int, sessions: int) -> None:
         pen.rest()
 
 
-async def load(store: JsonlLogStore) -> None:
+async def load(store: Store) -> None:
     """Load every session, which commits its crash repair."""
     async with SessionPersistence(store) as persistence:
         for entry in await persistence.list():
@@ -191,7 +192,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["write", "together", "live", "load"])
     parser.add_argument("root")
-    parser.add_argument("--encoding", choices=["zstd", "raw"], default="zstd")
+    parser.add_argument("--store", choices=KINDS, default="zstd")
     parser.add_argument("--batches", type=int, default=4, help="how many each session is made longer by")
     parser.add_argument("--sessions", type=int, choices=[1, 2], default=2)
     parser.add_argument("--broken", choices=sorted(broken.WAYS), help="a protection to do without")
@@ -199,8 +200,7 @@ def main() -> None:
     stop_the_clock()
     if asked.broken:
         broken.WAYS[asked.broken]()
-    encoding: Encoding = asked.encoding
-    store = insist(lambda: JsonlLogStore(asked.root, encoding=encoding))
+    store = insist(lambda: open_store(asked.store, Path(asked.root)))
     if asked.what == "write":
         write(store, asked.batches, asked.sessions)
     elif asked.what == "together":
