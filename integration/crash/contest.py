@@ -17,14 +17,15 @@ from collections import Counter
 from pathlib import Path
 
 from dsh_persistence import PersistenceError, SessionBusy
-from dsh_persistence_jsonl import JsonlLogStore
 from dsh_session import EncodedBatch, SessionEvent, SessionHeader
 
 from . import broken
+from .stores import JOURNALS, open_store
 
 AT_A_TIME = 8
 HEADER = SessionHeader(id="contended", created_at=0, cwd="/work")
-LONGEST_S = 0.08
+LONGEST_S, LONGEST_DATABASE_S = 0.08, 0.5
+"""How long a writer lives at most; a database takes longer to open."""
 
 
 def event(seq: int, pid: int) -> SessionEvent:
@@ -32,9 +33,9 @@ def event(seq: int, pid: int) -> SessionEvent:
     return SessionEvent(type="plugin:crash/turn", seq=seq, time=0, encoded=b'{"by":%d}' % pid, ignorable=True)
 
 
-def contend(root: Path, said: int) -> None:
+def contend(kind: str, root: Path, said: int) -> None:
     """Be one of the writers until killed; each acknowledgement, and each refusal, is one line."""
-    store, pid, parent = JsonlLogStore(root), os.getpid(), os.getppid()
+    store, pid, parent = open_store(kind, root), os.getpid(), os.getppid()
     while os.getppid() == parent:
         try:
             with store.open(HEADER.id) as writer:
@@ -49,9 +50,9 @@ def contend(root: Path, said: int) -> None:
             os.write(said, f"fault {pid} {error}\n".encode())
 
 
-def hold(root: Path, processes: int, seed: int, said: int) -> Counter[str]:
+def hold(kind: str, root: Path, processes: int, seed: int, said: int) -> Counter[str]:
     """Start so many processes, eight at a time, kill each after a random while; return how they ended."""
-    draw = random.Random(seed)
+    draw, longest = random.Random(seed), LONGEST_DATABASE_S if kind in JOURNALS else LONGEST_S
     living: dict[int, float] = {}
     ends: Counter[str] = Counter()
     started = 0
@@ -61,9 +62,9 @@ def hold(root: Path, processes: int, seed: int, said: int) -> Counter[str]:
             pid = os.fork()
             if not pid:
                 random.seed(started)
-                contend(root, said)
+                contend(kind, root, said)
                 os._exit(1)  # whoever should have killed it is gone
-            living[pid] = time.monotonic() + draw.uniform(0, LONGEST_S)
+            living[pid] = time.monotonic() + draw.uniform(0, longest)
         for pid in [pid for pid, until in living.items() if until < time.monotonic()]:
             os.kill(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
@@ -74,16 +75,16 @@ def hold(root: Path, processes: int, seed: int, said: int) -> Counter[str]:
 
 
 def main() -> None:
-    """Hold the contest; with a fourth argument, a protection is taken away."""
-    root, processes, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    if sys.argv[4:]:
-        broken.WAYS[sys.argv[4]]()
-    store = JsonlLogStore(root)
+    """Hold the contest; with a fifth argument, a protection is taken away."""
+    kind, root, processes, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    if sys.argv[5:]:
+        broken.WAYS[sys.argv[5]]()
+    store = open_store(kind, root)
     with store.create(HEADER) as writer:
         writer.append(EncodedBatch(first_seq=0, events=(event(0, os.getpid()),)))
     log = root / "said"
     said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    ends = hold(root, processes, seed, said)
+    ends = hold(kind, root, processes, seed, said)
     lines = [line.split(maxsplit=2) for line in log.read_text().splitlines()]
     wrote = [(int(pid), int(seq)) for word, pid, seq in lines if word == "wrote"]
     holders = Counter(holder for word, _, holder in lines if word == "busy")

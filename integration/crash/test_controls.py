@@ -20,10 +20,10 @@ from .test_flips import Patient, flip_all
 SMALL = ("--sessions=1", "--batches=2")
 
 
-def caught(figure: Recorder, what: str, tried: int, unit: str, found: int) -> None:
+def caught(figure: Recorder, what: str, tried: int, unit: str, found: int, *, store: str = "zstd") -> None:
     """Take down a control: here what is found is what should be."""
     note = f"found in {found:,}"
-    figure(f"control: {what}", "zstd", tried=tried, unit=unit, bad=0 if found else 1, note=note)
+    figure(f"control: {what}", store, tried=tried, unit=unit, bad=0 if found else 1, note=note)
     assert found
 
 
@@ -37,6 +37,17 @@ def test_without_syncs(crashsim: CrashSim, figure: Recorder, way: str, models: l
     caught(figure, way, summary.states, "states", summary.failures)
     assert all(summary.bad_in(model) for model in models), summary.said
     assert not summary.bad_in("kill"), summary.said
+    assert "G1" in summary.said
+
+
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("sqlite-delete", marks=pytest.mark.full)])
+def test_a_database_that_waits_for_less(crashsim: CrashSim, figure: Recorder, store: str) -> None:
+    """A write-ahead log without a sync a commit, and a journal whose removal is not synced, lose commits (G1)."""
+    command = crashsim.workload("write", *SMALL, f"--store={store}", "--broken=loose-database")
+
+    (summary,) = crashsim.replay(crashsim.record(command), "--model=strict", "--limit=1500")
+
+    caught(figure, "commits that wait for less", summary.states, "states", summary.failures, store=store)
     assert "G1" in summary.said
 
 

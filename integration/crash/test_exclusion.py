@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from dsh_persistence import PersistenceError
-from dsh_persistence_jsonl import JsonlLogStore
 
 from . import contest
 from .figures import Recorder
 from .scale import SCALE
+from .stores import open_store
 
 TIMEOUT_S = 300
 
 
-def hold(root: Path, *broken: str, processes: int = SCALE.contenders) -> dict[str, Any]:
+def hold(root: Path, *broken: str, store: str = "zstd", processes: int = SCALE.contenders) -> dict[str, Any]:
     """Hold a contest and return what came of it."""
-    command = [sys.executable, "-m", "crash.contest", str(root), str(processes), "7", *broken]
+    command = [sys.executable, "-m", "crash.contest", store, str(root), str(processes), "7", *broken]
     search = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": search}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, env=env)
@@ -32,14 +32,14 @@ def hold(root: Path, *broken: str, processes: int = SCALE.contenders) -> dict[st
     return found
 
 
-def troubles(root: Path, contest_found: dict[str, Any]) -> list[str]:
+def troubles(root: Path, contest_found: dict[str, Any], *, store: str = "zstd") -> list[str]:
     """Compare what was acknowledged with the log: each event once, and by who says so; and nobody was disturbed."""
     wrote: list[tuple[int, int]] = contest_found["wrote"]
     times = Counter(seq for _, seq in wrote)
     twice = [f"event {seq} was acknowledged {count} times" for seq, count in times.items() if count > 1]
     found = [*contest_found["faults"], *twice]
     try:
-        events = JsonlLogStore(root).read(contest.HEADER.id).events
+        events = open_store(store, root).read(contest.HEADER.id).events
     except PersistenceError as error:
         return [*found, str(error)]
     stored = {event.seq: event.data["by"] for event in events}
@@ -47,14 +47,15 @@ def troubles(root: Path, contest_found: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks, and reads /proc/locks")
-def test_eight_writers_at_a_time(scratch: Path, figure: Recorder) -> None:
+@pytest.mark.parametrize("store", ["zstd", "sqlite"])
+def test_eight_writers_at_a_time(scratch: Path, figure: Recorder, store: str) -> None:
     """G13: of all who open a session one has it, the others are told so; a killed one's claim is gone with it."""
-    found = hold(scratch)
+    found = hold(scratch, store=store)
 
-    wrong = troubles(scratch, found)
+    wrong = troubles(scratch, found, store=store)
     figure(
         "processes contending for a session",
-        "zstd",
+        store,
         tried=SCALE.contenders,
         unit="processes",
         bad=len(wrong),
@@ -65,4 +66,4 @@ def test_eight_writers_at_a_time(scratch: Path, figure: Recorder) -> None:
     assert len(found["wrote"]) > SCALE.contenders
     assert found["busy"] > 0
     assert any("process" in holder for holder in found["holders"])
-    JsonlLogStore(scratch).open(contest.HEADER.id).close()
+    open_store(store, scratch).open(contest.HEADER.id).close()
