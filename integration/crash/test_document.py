@@ -13,6 +13,9 @@ def test_every_promise_names_its_tests() -> None:
     """Each of G1 to G20 stands once, with a test that can be run."""
     rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| G")]
     assert [row[0].strip("| ") for row in rows] == [f"G{number}" for number in range(1, 21)]
+    database = PAGE.read_text().partition("## In a database")[2].partition("Not promised")[0]
+    rows += [line.split(" | ") for line in database.splitlines() if line.startswith("| ") and "`" in line]
+    assert len(rows) == 26
     for row in rows:
         named = re.findall(r"`([\w/.-]+\.py)::(\w+)`", row[-1])
         assert named, row[0]
