@@ -21,16 +21,15 @@ from dsh_persistence import (
 
 from ._database import Absent, Claim, Database, Interrupted
 from ._pages import look_up
+from ._prepared import Prepared
 from ._rows import EventRow, State
 from ._schema import events, read_store, sessions, write_store
 
 _STATE = ("revision", "next_seq", "chain", "checksum")
-_EVENT_NAMES = [column.name for column in events.c]
-_SESSION_NAMES = [column.name for column in sessions.c]
-_INSERT_EVENTS = insert(events)
-_INSERT_SESSIONS = insert(sessions)
+_INSERT_EVENTS = Prepared(insert(events))
+_INSERT_SESSIONS = Prepared(insert(sessions))
 # The log has to be exactly where the writer left it: whoever comes late changes nothing.
-_ADVANCE = (
+_ADVANCE = Prepared(
     update(sessions)
     .where(
         sessions.c.session_id == bindparam("id"),
@@ -102,17 +101,14 @@ def _write(connection: Connection, where: str, steps: Sequence[Step]) -> None:
         step.claim.require()
     new = [step for step in steps if step.is_new]
     if new:
-        rows = [dict(zip(_SESSION_NAMES, step.after.row(), strict=True)) for step in new]
-        connection.execute(_INSERT_SESSIONS, rows)
+        _INSERT_SESSIONS.for_rows(connection, [step.after.row() for step in new])
         store = read_store(connection, where, alone=True)
         write_store(connection, store.with_sessions(len(new)))
     if len(new) < len(steps):
         moves = [_move(step) for step in steps if not step.is_new]
-        if connection.execute(_ADVANCE, moves).rowcount != len(moves):
+        if _ADVANCE.for_each(connection, moves).rowcount != len(moves):
             raise Moved
-    connection.execute(
-        _INSERT_EVENTS, [dict(zip(_EVENT_NAMES, row, strict=True)) for step in steps for row in step.rows]
-    )
+    _INSERT_EVENTS.for_rows(connection, [row for step in steps for row in step.rows])
 
 
 def _move(step: Step) -> dict[str, object]:

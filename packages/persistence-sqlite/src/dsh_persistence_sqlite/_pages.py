@@ -10,6 +10,7 @@ from sqlalchemy import Connection, bindparam, case, func, select
 from dsh_persistence import SessionCorrupt, SessionNotFound
 from dsh_session import SessionEvent, SessionHeader
 
+from ._prepared import Prepared
 from ._rows import Fault, State, decode, read_header, read_state
 from ._schema import events, read_store, sessions
 from ._text import to_bytes
@@ -20,17 +21,18 @@ PAGE_BYTES = 1 << 20
 _FETCHED_ROWS = 32
 
 _COLUMNS = [column for column in events.c if column.name != "session_id"]
-_SESSION = select(sessions).where(sessions.c.session_id == bindparam("id"))
+_SESSION = Prepared(select(sessions).where(sessions.c.session_id == bindparam("id")))
 _ALL_SESSIONS = select(sessions)
-_PAGE = (
+_PAGE = Prepared(
     select(*_COLUMNS)
-    .where(events.c.session_id == bindparam("id"), events.c.seq >= bindparam("first"))
+    .where(events.c.session_id == bindparam("id"), events.c.seq >= bindparam("first"), events.c.seq < bindparam("stop"))
     .order_by(events.c.seq)
-    .limit(bindparam("limit"))
 )
 # PostgreSQL's driver would fetch all of a result before it gives a row of it.
-_LONG_PAGE = _PAGE.execution_options(stream_results=True, max_row_buffer=_FETCHED_ROWS)
-_ANCHOR = select(events.c.chain).where(events.c.session_id == bindparam("id"), events.c.seq == bindparam("seq"))
+_BY_AND_BY = {"stream_results": True, "max_row_buffer": _FETCHED_ROWS}
+_ANCHOR = Prepared(
+    select(events.c.chain).where(events.c.session_id == bindparam("id"), events.c.seq == bindparam("seq"))
+)
 _before = events.alias("before")
 _OF_TYPE = (
     select(_before.c.chain, *_COLUMNS)
@@ -95,7 +97,7 @@ def find_session(connection: Connection, where: str, session_id: str) -> Session
 
 def look_up(connection: Connection, where: str, session_id: str) -> Session | None:
     """Return what a session's row says, None without one."""
-    row = connection.execute(_SESSION, {"id": to_bytes(session_id)}).first()
+    row = _SESSION(connection, {"id": to_bytes(session_id)}).first()
     if row is None:
         return None
     values = tuple(row)
@@ -121,7 +123,7 @@ def anchor(connection: Connection, place: Place, state: State, seq: int) -> byte
     """Return the digest of the row before ``seq``."""
     if seq == 0:
         return state.base
-    found = connection.execute(_ANCHOR, {"id": place.key, "seq": seq - 1}).scalar()
+    found = _ANCHOR(connection, {"id": place.key, "seq": seq - 1}).scalar()
     if not isinstance(found, bytes):
         raise place.damaged(f"event {seq - 1} is missing")
     return found
@@ -130,10 +132,9 @@ def anchor(connection: Connection, place: Place, state: State, seq: int) -> byte
 def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes) -> Page:
     """Return some of the events from ``seq`` to before ``stop``, at least one. Raises ``SessionCorrupt``."""
     before, found, size_bytes = chain, list[SessionEvent](), 0
-    limit = min(stop - seq, PAGE_ROWS)
-    with connection.execute(
-        _PAGE if limit <= 2 * _FETCHED_ROWS else _LONG_PAGE, {"id": place.key, "first": seq, "limit": limit}
-    ) as rows:
+    stop = min(stop, seq + PAGE_ROWS)
+    options = _BY_AND_BY if stop - seq > 2 * _FETCHED_ROWS else {}
+    with _PAGE(connection, {"id": place.key, "first": seq, "stop": stop}, **options) as rows:
         while size_bytes < PAGE_BYTES and (some := rows.fetchmany(_FETCHED_ROWS)):
             for row in some:
                 try:
@@ -143,7 +144,7 @@ def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes
                 found.append(event)
                 size_bytes += len(event.encoded)
                 seq, chain = seq + 1, row[-1]
-    if len(found) < limit and size_bytes < PAGE_BYTES:
+    if seq < stop and size_bytes < PAGE_BYTES:
         raise place.damaged(f"event {seq} is missing")
     return Page(before, found, size_bytes, chain)
 

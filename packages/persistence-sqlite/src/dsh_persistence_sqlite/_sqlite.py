@@ -10,7 +10,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -36,6 +36,8 @@ from ._sqlite_file import (
 
 _SYNCHRONOUS: dict[str, int] = {"wal": 2, "delete": 3}
 """FULL syncs every commit of a write-ahead log; a rollback journal needs EXTRA, which syncs its removal as well."""
+_FAULTS = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
+"""What SQLite's faults arrive as; the last one is a message that quotes what is no text any more."""
 
 
 class SqliteDatabase:
@@ -77,10 +79,10 @@ class SqliteDatabase:
         try:
             if connection is None:
                 connection = self._connect(query_only=1)
-            connection.exec_driver_sql("BEGIN")
+            _begin(connection, "BEGIN")
             yield connection
             connection.rollback()
-        except (DBAPIError, UnicodeDecodeError) as error:
+        except _FAULTS as error:
             _drop(connection)
             connection = None
             raise translated(error, self._path) from error
@@ -108,9 +110,9 @@ class SqliteDatabase:
                 self._settle()
             connection = self._writer_connection()
             try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                _begin(connection, "BEGIN IMMEDIATE")
                 yield connection
-            except (DBAPIError, UnicodeDecodeError) as error:
+            except _FAULTS as error:
                 # Nothing was committed: that was not asked for yet.
                 self._undo(connection, error)
                 if isinstance(error, IntegrityError):
@@ -214,7 +216,7 @@ class SqliteDatabase:
                 connection.commit()
             _schema.require_current(connection, self.where)
             connection.rollback()
-        except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
+        except _FAULTS as error:
             self._close_all()
             raise translated(error, self._path) from error
         except BaseException:
@@ -276,7 +278,7 @@ class SqliteDatabase:
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
         """End a transaction that was not committed."""
-        if isinstance(error, DBAPIError) and name_of(error).startswith(("SQLITE_IOERR", "SQLITE_FULL")):
+        if isinstance(error, _FAULTS) and name_of(error).startswith(("SQLITE_IOERR", "SQLITE_FULL")):
             self._distrust()
             return
         try:
@@ -300,6 +302,12 @@ class SqliteDatabase:
 
 def _pragma(connection: Connection, name: str) -> Any:
     return connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+
+
+def _begin(connection: Connection, how: str) -> None:
+    """Begin a transaction: for SQLAlchemy, and then for SQLite, whose driver does not do it by itself here."""
+    connection.begin()
+    cast("sqlite3.Connection", connection.connection.driver_connection).execute(how)
 
 
 def _drop(connection: Connection | None) -> None:

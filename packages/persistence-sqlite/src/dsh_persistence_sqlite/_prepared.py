@@ -1,0 +1,46 @@
+"""Statements of Core in the form the driver takes, which for a short one is most of what it costs to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from sqlalchemy import ClauseElement, Connection, CursorResult
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql.compiler import SQLCompiler
+
+_PARAMSTYLES: dict[str, Literal["qmark", "format"]] = {"sqlite": "qmark", "postgresql": "format"}
+
+
+class Prepared:
+    """A statement that is compiled once for each dialect, and then takes its values in order.
+
+    Only for statements whose values and results need nothing done to them, as bytes and whole numbers.
+    """
+
+    def __init__(self, statement: ClauseElement) -> None:
+        self._statement = statement
+        self._compiled: dict[str, tuple[str, Sequence[str]]] = {}
+
+    def __call__(self, connection: Connection, values: Mapping[str, Any], **options: Any) -> CursorResult[Any]:
+        """Run it with values by name; ``options`` are those of the execution."""
+        sql, order = self._for(connection)
+        return connection.exec_driver_sql(sql, tuple(map(values.__getitem__, order)), options)
+
+    def for_each(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> CursorResult[Any]:
+        """Run it for each of several sets of values by name."""
+        sql, order = self._for(connection)
+        return connection.exec_driver_sql(sql, [tuple(map(one.__getitem__, order)) for one in values])
+
+    def for_rows(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> CursorResult[Any]:
+        """Run an insert for each of several whole rows."""
+        return connection.exec_driver_sql(self._for(connection)[0], list(rows))
+
+    def _for(self, connection: Connection) -> tuple[str, Sequence[str]]:
+        found = self._compiled.get(connection.dialect.name)
+        if found is None:
+            kind = cast("type[DefaultDialect]", type(connection.dialect))
+            dialect = kind(paramstyle=_PARAMSTYLES[connection.dialect.name])
+            compiled = cast("SQLCompiler", self._statement.compile(dialect=dialect))
+            found = self._compiled[connection.dialect.name] = (str(compiled), compiled.positiontup or ())
+        return found
