@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, case, func, select
 
@@ -19,10 +19,11 @@ PAGE_ROWS = 256
 PAGE_BYTES = 1 << 20
 """A page ends soon after its data has reached this."""
 _FETCHED_ROWS = 32
+_LISTED_ROWS = 256
 
 _COLUMNS = [column for column in events.c if column.name != "session_id"]
 _SESSION = Prepared(select(sessions).where(sessions.c.session_id == bindparam("id")))
-_ALL_SESSIONS = select(sessions)
+_ALL_SESSIONS = Prepared(select(sessions))
 _PAGE = Prepared(
     select(*_COLUMNS)
     .where(events.c.session_id == bindparam("id"), events.c.seq >= bindparam("first"), events.c.seq < bindparam("stop"))
@@ -107,16 +108,18 @@ def look_up(connection: Connection, where: str, session_id: str) -> Session | No
     return Session(header, revision, read_state(values))
 
 
-def every_session(connection: Connection, where: str) -> tuple[Sequence[Sequence[object]], SessionCorrupt | None]:
-    """Return the rows of all sessions, and what is wrong when there are not as many as there have to be."""
-    rows = connection.execute(_ALL_SESSIONS).fetchall()
-    try:
-        expected = read_store(connection, where).session_count
-    except SessionCorrupt as error:
-        return rows, error
-    if len(rows) == expected:
-        return rows, None
-    return rows, SessionCorrupt(where, f"holds {len(rows)} sessions where {expected} were stored")
+def every_session(connection: Connection) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of all sessions."""
+    with _ALL_SESSIONS(connection, {}) as rows:
+        while some := rows.fetchmany(_LISTED_ROWS):
+            yield from map(tuple, some)
+
+
+def require_count(connection: Connection, where: str, count: int) -> None:
+    """Raise ``SessionCorrupt`` when there are not as many sessions as were stored."""
+    expected = read_store(connection, where).session_count
+    if count != expected:
+        raise SessionCorrupt(where, f"holds {count} sessions where {expected} were stored")
 
 
 def anchor(connection: Connection, place: Place, state: State, seq: int) -> bytes:

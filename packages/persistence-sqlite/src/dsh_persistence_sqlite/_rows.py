@@ -91,10 +91,10 @@ def read_header(row: tuple[Any, ...], where: str) -> tuple[SessionHeader, str]:
         raise FormatNotSupported(where, version, f"session {_shown(key)} has generation v{version}: {advice}")
     try:
         header = SessionHeader(
-            id=from_bytes(key),
+            id=key.decode("utf-8", "surrogatepass"),  # as ``from_bytes``; a listing has many of these two
             created_at=created_at,
             version=version,
-            cwd=None if cwd is None else from_bytes(cwd),
+            cwd=None if cwd is None else cwd.decode("utf-8", "surrogatepass"),
             parent_session=None if parent is None else from_bytes(parent),
             is_seeded=bool(is_seeded),
             origin=None if origin is None else cast('Literal["subagent"]', from_bytes(origin)),

@@ -26,7 +26,7 @@ from dsh_session import EncodedBatch, SessionEvent, SessionHeader, generations
 from ._database import Absent
 from ._group import Step, commit
 from ._log import SqlEventLog
-from ._pages import Page, Place, anchor, every_session, find_session, page, pages, require_end
+from ._pages import Page, Place, anchor, every_session, find_session, page, pages, require_count, require_end
 from ._rows import State, read_header
 from ._sqlite_file import Journal
 from ._text import from_bytes, to_bytes
@@ -109,17 +109,17 @@ class SqlLogStore:
 
     def list(self) -> Iterator[ListedSession]:
         """Yield every session; one whose row is damaged, or a number of them that does not fit, is an entry."""
+        listed: list[ListedSession] = []
         try:
             with self._database.reading() as connection:
-                rows, problem = every_session(connection, self.where)
+                for row in every_session(connection):
+                    listed.append(self._listed(row))  # noqa: PERF401  # those before a damaged page are listed
+                require_count(connection, self.where, len(listed))
         except Absent:
             return
-        except SessionCorrupt as error:
-            rows, problem = (), error
-        for row in rows:
-            yield self._listed(tuple(row))
-        if problem is not None:
-            yield self._damaged(self.where, problem)
+        except SessionCorrupt as problem:
+            listed.append(self._damaged(self.where, problem))
+        yield from listed
 
     def holder(self, ref: str | SessionLocation) -> str | None:
         """Return who has a session claimed, for people; None when nobody has, or it cannot be known."""
