@@ -82,7 +82,7 @@ class Server:
         return (self.folder / "log").read_text(errors="replace")
 
     def close(self) -> None:
-        """End the server and its keeper, and remove the data."""
+        """End the server and its keeper, which removes the data."""
         if self._keeper.stdin is not None and not self._keeper.stdin.closed:
             with contextlib.suppress(OSError):
                 self._keeper.stdin.write("end\n")  # its end alone is not seen while a fork of this process lives
@@ -90,7 +90,6 @@ class Server:
         self._keeper.wait()
         if self._keeper.stdout is not None:
             self._keeper.stdout.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -267,6 +266,7 @@ def _keep(programs: Path, folder: Path) -> None:
                 print("failed", error, flush=True)
     finally:
         keeper.end()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
