@@ -188,7 +188,8 @@ def docker_loop(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """What reading and writing logs costs, in ratios; `-- --quick` only shows that it runs, `-- --json` gives JSON."""
-    products.install(session, [PACKAGES["persistence-jsonl"].distribution, *GROUPS["bench"]], from_wheels=True)
+    stores = [PACKAGES["persistence-jsonl"].distribution, POSTGRES]
+    products.install(session, [*stores, *GROUPS["bench"]], from_wheels=True)
     env = {"PYTHONPATH": str(ROOT / "integration")}
     session.run("python", "-m", "bench", *session.posargs, env=env, stderr=sys.stderr)
 

@@ -54,6 +54,8 @@ class Log:
 class Logs:
     """Everything that is measured."""
 
+    folder: Path
+    """Where they lie, and whatever else is written once with the same content."""
     big: Log
     middle: Log
     middle_plain: Log
@@ -73,6 +75,7 @@ def prepare(folder: Path, sizes: Sizes, *, fresh: bool) -> Logs:
     middle = _log(folder, sizes.middle)
     raw = _sessions(folder / f"raw-{sizes.sessions}", sizes.sessions, "raw")
     return Logs(
+        folder=folder,
         big=_log(folder, sizes.big),
         middle=middle,
         middle_plain=_alone(middle, folder / f"plain-{sizes.middle}"),
@@ -99,7 +102,7 @@ def _log(folder: Path, count: int) -> Log:
             while frame := tuple(islice(events, FRAME_EVENTS)):
                 writer.append(EncodedBatch(first_seq=frame[0].seq, events=frame))
 
-    store = JsonlLogStore(_once(folder / f"log-{count}", write))
+    store = JsonlLogStore(once(folder / f"log-{count}", write))
     return Log(store=store, id=header.id, events=count, path=Path(store.locate(header).path))
 
 
@@ -110,7 +113,7 @@ def _alone(log: Log, root: Path) -> Log:
         (root / place).parent.mkdir(parents=True)
         shutil.copy2(log.path, root / place)
 
-    return Log(store=JsonlLogStore(_once(root, write)), id=log.id, events=log.events, path=root / place)
+    return Log(store=JsonlLogStore(once(root, write)), id=log.id, events=log.events, path=root / place)
 
 
 def _sessions(root: Path, count: int, encoding: Literal["zstd", "raw"]) -> Path:
@@ -125,10 +128,10 @@ def _sessions(root: Path, count: int, encoding: Literal["zstd", "raw"]) -> Path:
             with store.create(numbered(number)) as writer:
                 writer.append(EncodedBatch(first_seq=0, events=turn))
 
-    return _once(root, write)
+    return once(root, write)
 
 
-def _once(root: Path, write: Callable[[Path], None]) -> Path:
+def once(root: Path, write: Callable[[Path], None]) -> Path:
     """Return the root, written if it is not there; a run that is stopped leaves no part of one."""
     if not root.exists():
         part = root.with_suffix(".part")

@@ -152,7 +152,7 @@ def _turns(arena: Arena, desk: Desk, timed: Timed) -> Iterable[Figure]:
 
     def writer() -> None:
         for _ in range(TURNS):
-            desk.writer.append(_batch(desk.writer.next_seq, TURN_EVENTS))
+            desk.writer.append(batch_of(desk.writer.next_seq, TURN_EVENTS))
 
     def plain() -> None:
         for _ in range(TURNS):
@@ -258,7 +258,8 @@ async def _open(root: Path) -> Desk:
     return Desk(root)
 
 
-def _batch(first_seq: int, count: int) -> EncodedBatch:
+def batch_of(first_seq: int, count: int) -> EncodedBatch:
+    """Return a batch of events of 1 KB."""
     events = (
         SessionEvent(type=TYPE, seq=first_seq + step, time=0, encoded=encode_data(TYPE, DATA), ignorable=True)
         for step in range(count)
