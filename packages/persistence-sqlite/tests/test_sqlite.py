@@ -177,6 +177,23 @@ def test_an_outcome_that_somebody_changed(store: SqlLogStore, made: Any) -> None
         assert isinstance(caught.value, ForeignChange)
 
 
+def test_a_file_that_could_once_not_be_opened(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite opens a file for reading alone where opening it fails, and such a connection is not used again."""
+    made.fill()
+    real = _sqlite.open_file
+
+    def read_only(path: Path) -> sqlite3.Connection:
+        monkeypatch.setattr(_sqlite, "open_file", real)
+        return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+    monkeypatch.setattr(_sqlite, "open_file", read_only)
+    with made.store().create(made.header("other")) as writer:
+        with pytest.raises(StoreUnusable, match="readonly"):
+            writer.append(made.batch(0))
+        writer.append(made.batch(0))
+    assert made.events("other") == list(made.batch(0).events)
+
+
 def test_a_full_disk(store: SqlLogStore, made: Any) -> None:
     """A commit that the medium refuses is not acknowledged, leaves nothing, and works when there is room."""
     large = {"encoded": b'"' + b"x" * 300_000 + b'"'}

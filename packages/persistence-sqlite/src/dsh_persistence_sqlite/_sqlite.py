@@ -34,6 +34,9 @@ from ._sqlite_file import (
     translated,
 )
 
+_UNTRUSTED = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN")
+"""Errors after which a connection is not used again: where opening fails once, SQLite opens the file for reading alone,
+and says so only at the first write."""
 _SYNCHRONOUS: dict[str, int] = {"wal": 2, "delete": 3}
 """FULL syncs every commit of a write-ahead log; a rollback journal needs EXTRA, which syncs its removal as well."""
 _FAULTS = (DBAPIError, sqlite3.Error, UnicodeDecodeError)
@@ -278,7 +281,7 @@ class SqliteDatabase:
 
     def _undo(self, connection: Connection, error: BaseException) -> None:
         """End a transaction that was not committed."""
-        if isinstance(error, _FAULTS) and name_of(error).startswith(("SQLITE_IOERR", "SQLITE_FULL")):
+        if isinstance(error, _FAULTS) and name_of(error).startswith(_UNTRUSTED):
             self._distrust()
             return
         try:
