@@ -15,7 +15,9 @@ class Scale:
     database: tuple[str, ...]
     """The same for a database, which makes many more calls."""
     database_limit: int
-    """The most states of one recording of a database."""
+    """The most states of one recording of a database, in each model; a 25th of that where it is one of many."""
+    database_share: int
+    """Which part of the other sizes is for a database: its runs and its images take so many times longer."""
     small: tuple[str, ...]
     """The same where it is run many times over."""
     sync_step: int
@@ -40,7 +42,8 @@ SCALE = (
     Scale(
         states=("--sessions=2", "--batches=6"),
         database=("--sessions=2", "--batches=2"),
-        database_limit=4_000,
+        database_limit=2_500,
+        database_share=5,
         small=("--sessions=1", "--batches=3"),
         sync_step=1,
         nested=40,
@@ -56,6 +59,7 @@ SCALE = (
         states=("--sessions=1", "--batches=4"),
         database=("--sessions=1", "--batches=1"),
         database_limit=400,
+        database_share=1,
         small=("--sessions=1", "--batches=3"),
         sync_step=4,
         nested=3,

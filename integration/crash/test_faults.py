@@ -9,6 +9,7 @@ import pytest
 from .figures import Recorder
 from .scale import SCALE
 from .simulate import CrashSim
+from .stores import JOURNALS
 
 FAULTS = {
     "once": "--modes=error,short",
@@ -31,6 +32,8 @@ WORKLOADS = {
     ("write", "sqlite-delete"): dict.fromkeys(FAILED_AND_KILLED, ONE_ERROR),
 }
 """Of the others so much as may behave differently there."""
+DATABASE_FAULTS = 120
+"""How many are drawn for a database, whose calls are SQLite's own and much alike."""
 GAVE_UP, KILLED = "3", "-9"
 
 
@@ -56,7 +59,8 @@ def test_every_call_fails(  # noqa: PLR0917  # its parameters are a table
     """
     sizes = {"write": SCALE.small, "together": ("--sessions=2", "--batches=2"), "live": ()}[workload]
     command = crashsim.workload(workload, f"--store={store}", *sizes)
-    drawn = [] if SCALE.faults is None else [f"--max={SCALE.faults}"]
+    most = SCALE.faults or (DATABASE_FAULTS if store in JOURNALS else None)
+    drawn = [] if most is None else [f"--max={most}"]
 
     summary = crashsim.faults(command, *options, *drawn)
 

@@ -84,7 +84,8 @@ def test_a_crash_inside_recovery(crashsim: CrashSim, figure: Recorder, recovery:
     recording = crashsim.record(crashsim.workload(*arguments("write", store, SCALE.small)))
     recover = f"{JUDGE.replace('crash.check', 'crash.workload')} {RECOVERIES[recovery]} --store={store}"
 
-    options = ["--model=ext4,strict", "--limit=400", f"--nested={SCALE.nested}", f"--nested-limit={SCALE.nested_limit}"]
+    most = SCALE.nested_limit // (SCALE.database_share if store in JOURNALS else 1)
+    options = ["--model=ext4,strict", "--limit=400", f"--nested={SCALE.nested}", f"--nested-limit={most}"]
     _, nested = crashsim.replay(recording, *options, "--recover", recover)
 
     figure(
@@ -117,7 +118,7 @@ def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, workload: str, s
     """
     is_database = store in JOURNALS
     sizes = DATABASE_SYNCS if is_database else TOGETHER_SYNCS if workload == "together" else SCALE.small
-    limit = [f"--limit={SCALE.database_limit // 8}"] if is_database else []
+    limit = [f"--limit={SCALE.database_limit // 25}"] if is_database else []
     command = crashsim.workload(*arguments(workload, store, sizes))
     states = failures = refused = failed = 0
     for call in ("fsync", "fdatasync"):
