@@ -9,7 +9,7 @@ from ._expand import expand_stream
 from ._header import SessionHeader, SessionMeta
 from ._header_line import decode_header, encode_header
 from ._json import decode_json, encode_data
-from ._log import EventLog, EventRun, RebuiltRequest, RequestHeader
+from ._log import EventLog, EventRun, RebuiltRequest, RequestHeader, StoredLog
 from ._log_state import LogState
 from ._pending import PendingCall
 from ._session import Guard, Redactor, Session
@@ -66,6 +66,7 @@ __all__ = [
     "SessionHeader",
     "SessionMeta",
     "Sessions",
+    "StoredLog",
     "StreamChunk",
     "StreamInvalid",
     "StreamRecorder",

@@ -130,6 +130,30 @@ class EventLog(Sequence[SessionEvent]):
             raise LogIncomplete(self.first_seq, what)
 
 
+class StoredLog(EventLog):
+    """A log whose events a store fetches when somebody asks for them; the store says how, between two seqs."""
+
+    @abstractmethod
+    def _between(self, start: int, stop: int) -> Iterator[SessionEvent]:
+        """Yield the events from seq ``start`` to before ``stop``, all of which are in the log."""
+
+    @overload
+    def __getitem__(self, index: int) -> SessionEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
+    def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return tuple(self._between(self.first_seq + start, self.first_seq + stop))
+            return tuple(self[position] for position in range(start, stop, step))
+        position = index if index >= 0 else index + len(self)
+        if not 0 <= position < len(self):
+            raise IndexError(index)
+        seq = self.first_seq + position
+        return next(self._between(seq, seq + 1))
+
+
 class EventRun(EventLog):
     """Events held in memory, all of them decoded to their envelopes."""
 

@@ -9,10 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from threading import Lock
-from typing import overload
 
 from dsh_persistence import SessionCorrupt
-from dsh_session import EventLog, SessionEvent, generations
+from dsh_session import SessionEvent, StoredLog, generations
 
 from ._layout import LogFile
 from ._rows import RowInvalid, decode_row, decode_rows
@@ -60,7 +59,7 @@ class Blocks:
         return bisect_right(self.first_seqs, seq) - 1
 
 
-class JsonlLog(EventLog):
+class JsonlLog(StoredLog):
     """A copy of a stored log: compressed as it was, with an index, and a few decoded stretches at hand.
 
     Any thread may use it. Raises ``SessionCorrupt`` for a row that proves damaged when it is reached.
@@ -94,22 +93,6 @@ class JsonlLog(EventLog):
 
     def __len__(self) -> int:
         return self.next_seq - self._first_seq
-
-    @overload
-    def __getitem__(self, index: int) -> SessionEvent: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
-    def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step == 1:
-                return tuple(self._between(self._first_seq + start, self._first_seq + stop))
-            return tuple(self[position] for position in range(start, stop, step))
-        position = index if index >= 0 else index + len(self)
-        if not 0 <= position < len(self):
-            raise IndexError(index)
-        seq = self._first_seq + position
-        return next(self._between(seq, seq + 1))
 
     def __iter__(self) -> Iterator[SessionEvent]:
         return self._between(self._first_seq, self.next_seq, keep=False)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
 from threading import Lock
-from typing import overload
 
-from dsh_session import EventLog, SessionEvent
+from dsh_session import SessionEvent, StoredLog
 
 from ._database import Database
 from ._pages import Page, Place, of_type, page
@@ -23,7 +22,7 @@ _EVENT_BYTES = 256
 """What an event takes besides its data."""
 
 
-class SqlEventLog(EventLog):
+class SqlEventLog(StoredLog):
     """A copy of a stored log: what each page is chained to, and a few pages at hand. Any thread may use it.
 
     Raises ``SessionCorrupt`` when rows are no longer what they were when the log was read, and what reading raises.
@@ -55,22 +54,6 @@ class SqlEventLog(EventLog):
 
     def __len__(self) -> int:
         return self._next_seq - self._first_seq
-
-    @overload
-    def __getitem__(self, index: int) -> SessionEvent: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[SessionEvent]: ...
-    def __getitem__(self, index: int | slice) -> SessionEvent | Sequence[SessionEvent]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step == 1:
-                return tuple(self._between(self._first_seq + start, self._first_seq + stop))
-            return tuple(self[position] for position in range(start, stop, step))
-        position = index if index >= 0 else index + len(self)
-        if not 0 <= position < len(self):
-            raise IndexError(index)
-        seq = self._first_seq + position
-        return next(self._between(seq, seq + 1))
 
     def __iter__(self) -> Iterator[SessionEvent]:
         return self._between(self._first_seq, self._next_seq)
