@@ -27,6 +27,13 @@ from ._schema import events, read_store, sessions, write_store
 
 _STATE = ("revision", "next_seq", "chain", "checksum")
 _INSERT_EVENTS = Prepared(insert(events))
+# Most events have neither sources nor an operation. The driver of SQLite looks for an adapter of each None and of all
+# bytes, which for a row takes as long as storing it; a bytearray it takes as it is.
+_INSERT_PLAIN = Prepared(
+    insert(events).values(
+        {one.name: bindparam(one.name) for one in events.c if one.name not in ("source_event_seqs", "surface_op")}
+    )
+)
 _INSERT_SESSIONS = Prepared(insert(sessions))
 # The log has to be exactly where the writer left it: whoever comes late changes nothing.
 _ADVANCE = Prepared(
@@ -106,9 +113,22 @@ def _write(connection: Connection, where: str, steps: Sequence[Step]) -> None:
         write_store(connection, store.with_sessions(len(new)))
     if len(new) < len(steps):
         moves = [_move(step) for step in steps if not step.is_new]
-        if _ADVANCE.for_each(connection, moves).rowcount != len(moves):
+        if _ADVANCE.for_each(connection, moves) != len(moves):
             raise Moved
-    _INSERT_EVENTS.for_rows(connection, [row for step in steps for row in step.rows])
+    rows = [row for step in steps for row in step.rows]
+    if others := [row for row in rows if not _is_plain(row)]:
+        _INSERT_EVENTS.for_rows(connection, others)
+    if len(others) < len(rows):
+        _INSERT_PLAIN.for_rows(connection, map(_plain, filter(_is_plain, rows)))
+
+
+def _is_plain(row: EventRow) -> bool:
+    return row[5] is None and row[6] is None
+
+
+def _plain(row: EventRow) -> tuple[object, ...]:
+    key, seq, type, time, data, _, _, ignorable, chain = row
+    return bytearray(key), seq, bytearray(type), time, bytearray(data), ignorable, bytearray(chain)
 
 
 def _move(step: Step) -> dict[str, object]:

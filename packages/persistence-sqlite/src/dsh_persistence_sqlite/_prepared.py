@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from sqlalchemy import ClauseElement, Connection, CursorResult
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 _PARAMSTYLES: dict[str, Literal["qmark", "format"]] = {"sqlite": "qmark", "postgresql": "format"}
@@ -27,14 +29,14 @@ class Prepared:
         sql, order = self._for(connection)
         return connection.exec_driver_sql(sql, tuple(map(values.__getitem__, order)), options)
 
-    def for_each(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> CursorResult[Any]:
-        """Run it for each of several sets of values by name."""
+    def for_each(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> int:
+        """Run it for each of several sets of values by name, and return how many rows that changed."""
         sql, order = self._for(connection)
-        return connection.exec_driver_sql(sql, [tuple(map(one.__getitem__, order)) for one in values])
+        return _write(connection, sql, [tuple(map(one.__getitem__, order)) for one in values])
 
-    def for_rows(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> CursorResult[Any]:
-        """Run an insert for each of several whole rows."""
-        return connection.exec_driver_sql(self._for(connection)[0], list(rows))
+    def for_rows(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Run an insert for each of several rows."""
+        _write(connection, self._for(connection)[0], rows)
 
     def _for(self, connection: Connection) -> tuple[str, Sequence[str]]:
         found = self._compiled.get(connection.dialect.name)
@@ -44,3 +46,21 @@ class Prepared:
             compiled = cast("SQLCompiler", self._statement.compile(dialect=dialect))
             found = self._compiled[connection.dialect.name] = (str(compiled), compiled.positiontup or ())
         return found
+
+
+def _write(connection: Connection, sql: str, rows: Iterable[tuple[Any, ...]]) -> int:
+    """Give rows to the driver, whose errors become SQLAlchemy's: its own way there takes longer than storing a row."""
+    if not connection.in_transaction():
+        connection.begin()  # or a commit would have nothing to commit
+    cursor = connection.connection.cursor()
+    try:
+        cursor.executemany(sql, cast("Sequence[Sequence[Any]]", rows))  # any iterable will do for both drivers
+        return cursor.rowcount
+    except _driver(connection).Error as error:
+        raise DBAPIError.instance(sql, None, error, _driver(connection).Error, hide_parameters=True) from error
+    finally:
+        cursor.close()
+
+
+def _driver(connection: Connection) -> DBAPIModule:
+    return cast("DBAPIModule", connection.dialect.dbapi)
