@@ -98,7 +98,8 @@ def find_session(connection: Connection, where: str, session_id: str) -> Session
 
 def look_up(connection: Connection, where: str, session_id: str) -> Session | None:
     """Return what a session's row says, None without one."""
-    row = _SESSION(connection, {"id": to_bytes(session_id)}).first()
+    with _SESSION.reading(connection, {"id": to_bytes(session_id)}) as rows:
+        row = rows.fetchone()
     if row is None:
         return None
     values = tuple(row)
@@ -126,18 +127,20 @@ def anchor(connection: Connection, place: Place, state: State, seq: int) -> byte
     """Return the digest of the row before ``seq``."""
     if seq == 0:
         return state.base
-    found = _ANCHOR(connection, {"id": place.key, "seq": seq - 1}).scalar()
-    if not isinstance(found, bytes):
+    with _ANCHOR.reading(connection, {"id": place.key, "seq": seq - 1}) as rows:
+        found = rows.fetchone()
+    if found is None or not isinstance(found[0], bytes):
         raise place.damaged(f"event {seq - 1} is missing")
-    return found
+    return found[0]
 
 
 def page(connection: Connection, place: Place, seq: int, stop: int, chain: bytes) -> Page:
     """Return some of the events from ``seq`` to before ``stop``, at least one. Raises ``SessionCorrupt``."""
     before, found, size_bytes = chain, list[SessionEvent](), 0
     stop = min(stop, seq + PAGE_ROWS)
-    options = _BY_AND_BY if stop - seq > 2 * _FETCHED_ROWS else {}
-    with _PAGE(connection, {"id": place.key, "first": seq, "stop": stop}, **options) as rows:
+    wanted = {"id": place.key, "first": seq, "stop": stop}
+    is_long = stop - seq > 2 * _FETCHED_ROWS
+    with _PAGE(connection, wanted, **_BY_AND_BY) if is_long else _PAGE.reading(connection, wanted) as rows:
         while size_bytes < PAGE_BYTES and (some := rows.fetchmany(_FETCHED_ROWS)):
             for row in some:
                 try:

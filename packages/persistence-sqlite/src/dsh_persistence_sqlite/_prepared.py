@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 from sqlalchemy import ClauseElement, Connection, CursorResult
 from sqlalchemy.engine.default import DefaultDialect
-from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -29,6 +30,14 @@ class Prepared:
         sql, order = self._for(connection)
         return connection.exec_driver_sql(sql, tuple(map(values.__getitem__, order)), options)
 
+    @contextmanager
+    def reading(self, connection: Connection, values: Mapping[str, Any]) -> Generator[DBAPICursor]:
+        """Run it with values by name and give the driver's cursor: for few rows, as their description takes longer."""
+        sql, order = self._for(connection)
+        with _cursor(connection, sql) as cursor:
+            cursor.execute(sql, tuple(map(values.__getitem__, order)))
+            yield cursor
+
     def for_each(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> int:
         """Run it for each of several sets of values by name, and return how many rows that changed."""
         sql, order = self._for(connection)
@@ -49,18 +58,22 @@ class Prepared:
 
 
 def _write(connection: Connection, sql: str, rows: Iterable[tuple[Any, ...]]) -> int:
-    """Give rows to the driver, whose errors become SQLAlchemy's: its own way there takes longer than storing a row."""
-    if not connection.in_transaction():
-        connection.begin()  # or a commit would have nothing to commit
-    cursor = connection.connection.cursor()
-    try:
+    """Give rows to the driver: SQLAlchemy's own way there takes longer than storing a row."""
+    with _cursor(connection, sql) as cursor:
         cursor.executemany(sql, cast("Sequence[Sequence[Any]]", rows))  # any iterable will do for both drivers
         return cursor.rowcount
-    except _driver(connection).Error as error:
-        raise DBAPIError.instance(sql, None, error, _driver(connection).Error, hide_parameters=True) from error
+
+
+@contextmanager
+def _cursor(connection: Connection, sql: str) -> Generator[DBAPICursor]:
+    """Give a cursor of the driver, in the transaction of the connection; its errors become SQLAlchemy's."""
+    if not connection.in_transaction():
+        connection.begin()  # or a commit would have nothing to commit
+    base = cast("DBAPIModule", connection.dialect.dbapi).Error
+    cursor = connection.connection.cursor()
+    try:
+        yield cursor
+    except base as error:
+        raise DBAPIError.instance(sql, None, error, base, hide_parameters=True) from error
     finally:
         cursor.close()
-
-
-def _driver(connection: Connection) -> DBAPIModule:
-    return cast("DBAPIModule", connection.dialect.dbapi)
