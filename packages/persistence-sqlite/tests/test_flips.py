@@ -14,8 +14,8 @@ from dsh_persistence_sqlite import SqlLogStore
 
 SESSIONS = ("one", "two")
 FULL = os.environ.get("DSH_CRASH") == "full"
-STEP = 1 if FULL else 101
-"""Every byte of the file, or every so manieth."""
+STEP = 7 if FULL else 101
+"""Every so manieth byte of the file has one of its bits flipped."""
 
 
 def contents(made: Any) -> dict[str, list[Any]]:
@@ -82,18 +82,18 @@ def silent(made: Any, expected: dict[str, list[Any]]) -> list[str]:
         store.close()
 
 
-def test_every_byte_of_the_file(made: Any) -> None:
+def test_bytes_of_the_file(made: Any) -> None:
     """Whatever byte of the file is changed, no session is shorter, other than it was, or gone without an error."""
     expected = fill(made)
     assert silent(made, expected) == []
     content = made.path.read_bytes()
     failures = []
     for number, offset in enumerate(range(0, len(content), STEP)):
-        for bit in range(8) if FULL else (number % 8,):
-            made.path.write_bytes(content[:offset] + bytes([content[offset] ^ 1 << bit]) + content[offset + 1 :])
-            for suffix in ("-wal", "-shm", "-journal"):
-                Path(f"{made.path}{suffix}").unlink(missing_ok=True)
-            failures += [f"bit {bit} of byte {offset}: {one}" for one in silent(made, expected)]
+        bit = number % 8
+        made.path.write_bytes(content[:offset] + bytes([content[offset] ^ 1 << bit]) + content[offset + 1 :])
+        for suffix in ("-wal", "-shm", "-journal"):
+            Path(f"{made.path}{suffix}").unlink(missing_ok=True)
+        failures += [f"bit {bit} of byte {offset}: {one}" for one in silent(made, expected)]
     assert failures == []
 
 
