@@ -25,6 +25,7 @@ from dsh_persistence import (
     SessionPersistence,
     WriteFailed,
 )
+from dsh_persistence._threads import GroupCommitThread
 from dsh_session import Session, SessionEvent, SessionHeader
 
 IDS = ("a", "b", "c")
@@ -81,7 +82,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
         turns = 0
         while turns < 6:
             await asyncio.sleep(0)
-            turns = 0 if self.gate_open and self.service._writers._under_way else turns + 1
+            turns = 0 if self.gate_open and self._is_writing() else turns + 1
+
+    def _is_writing(self) -> bool:
+        """Whether a thread has something to do, those included that a group's thread hands things on to."""
+        writers = self.service._writers
+        others = writers._others._under_way if isinstance(writers, GroupCommitThread) else 0
+        return writers._under_way + others > 0
 
     @property
     def gate_open(self) -> bool:
