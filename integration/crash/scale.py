@@ -42,8 +42,8 @@ SCALE = (
     Scale(
         states=("--sessions=2", "--batches=6"),
         database=("--sessions=2", "--batches=2"),
-        database_limit=2_500,
-        database_share=5,
+        database_limit=1_000,
+        database_share=10,
         small=("--sessions=1", "--batches=3"),
         sync_step=1,
         nested=40,

@@ -32,7 +32,7 @@ WORKLOADS = {
     ("write", "sqlite-delete"): dict.fromkeys(FAILED_AND_KILLED, ONE_ERROR),
 }
 """Of the others so much as may behave differently there."""
-DATABASE_FAULTS = 120
+DATABASE_FAULTS = 60
 """How many are drawn for a database, whose calls are SQLite's own and much alike."""
 GAVE_UP, KILLED = "3", "-9"
 
