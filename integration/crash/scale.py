@@ -15,7 +15,7 @@ class Scale:
     database: tuple[str, ...]
     """The same for a database, which makes many more calls."""
     database_limit: int
-    """The most states of one recording of a database, in each model; a 25th of that where it is one of many."""
+    """The most states of one recording of a database, in each model; a tenth of that where it is one of many."""
     database_share: int
     """Which part of the other sizes is for a database: its runs and its images take so many times longer."""
     small: tuple[str, ...]

@@ -118,7 +118,7 @@ def test_every_sync_fails(crashsim: CrashSim, figure: Recorder, workload: str, s
     """
     is_database = store in JOURNALS
     sizes = DATABASE_SYNCS if is_database else TOGETHER_SYNCS if workload == "together" else SCALE.small
-    limit = [f"--limit={SCALE.database_limit // 25}"] if is_database else []
+    limit = [f"--limit={SCALE.database_limit // 10}"] if is_database else []
     command = crashsim.workload(*arguments(workload, store, sizes))
     states = failures = refused = failed = 0
     for call in ("fsync", "fdatasync"):
