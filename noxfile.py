@@ -25,6 +25,7 @@ if len(sys.argv) == 1:
     nox.options.parallel = 2
 
 os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start Python thousands of times, and each would compile it all
 products.REPORTS.mkdir(parents=True, exist_ok=True)
 if "--parallel-worker" not in sys.argv:
     atexit.register(timetable.show, products.BUILD / "nox.json", products.REPORTS, time.time())

@@ -24,7 +24,7 @@ from .stores import JOURNALS, open_store
 
 AT_A_TIME = 8
 HEADER = SessionHeader(id="contended", created_at=0, cwd="/work")
-LONGEST_S, LONGEST_DATABASE_S = 0.08, 0.5
+LONGEST_S, LONGEST_DATABASE_S = 0.25, 0.5
 """How long a writer lives at most; a database takes longer to open."""
 
 

@@ -63,7 +63,7 @@ def test_eight_writers_at_a_time(scratch: Path, figure: Recorder, store: str) ->
     )
     assert wrong == []
     assert found["ends"] == {"-9": SCALE.contenders}
-    assert len(found["wrote"]) > SCALE.contenders
+    assert len(found["wrote"]) > SCALE.contenders // 4, "hardly anybody got to write: the contest says nothing"
     assert found["busy"] > 0
     assert any("process" in holder for holder in found["holders"])
     open_store(store, scratch).open(contest.HEADER.id).close()
