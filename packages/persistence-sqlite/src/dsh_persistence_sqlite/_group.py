@@ -21,7 +21,7 @@ from dsh_persistence import (
 
 from ._database import Absent, Claim, Database, Interrupted
 from ._pages import look_up
-from ._prepared import Prepared
+from ._prepared import Cursor, Prepared
 from ._rows import EventRow, State
 from ._schema import events, read_store, sessions, write_store
 
@@ -107,28 +107,34 @@ def _write(connection: Connection, where: str, steps: Sequence[Step]) -> None:
     for step in steps:
         step.claim.require()
     new = [step for step in steps if step.is_new]
+    moves = [_move(step) for step in steps if not step.is_new]
+    plain, others = _sorted(steps)
+    with Cursor(connection) as cursor:
+        if new:
+            _INSERT_SESSIONS.for_rows(cursor, [step.after.row() for step in new])
+        if moves and _ADVANCE.for_each(cursor, moves) != len(moves):
+            raise Moved
+        if others:
+            _INSERT_EVENTS.for_rows(cursor, others)
+        if plain:
+            _INSERT_PLAIN.for_rows(cursor, plain)
     if new:
-        _INSERT_SESSIONS.for_rows(connection, [step.after.row() for step in new])
         store = read_store(connection, where, alone=True)
         write_store(connection, store.with_sessions(len(new)))
-    if len(new) < len(steps):
-        moves = [_move(step) for step in steps if not step.is_new]
-        if _ADVANCE.for_each(connection, moves) != len(moves):
-            raise Moved
-    rows = [row for step in steps for row in step.rows]
-    if others := [row for row in rows if not _is_plain(row)]:
-        _INSERT_EVENTS.for_rows(connection, others)
-    if len(others) < len(rows):
-        _INSERT_PLAIN.for_rows(connection, map(_plain, filter(_is_plain, rows)))
 
 
-def _is_plain(row: EventRow) -> bool:
-    return row[5] is None and row[6] is None
-
-
-def _plain(row: EventRow) -> tuple[object, ...]:
-    key, seq, type, time, data, _, _, ignorable, chain = row
-    return bytearray(key), seq, bytearray(type), time, bytearray(data), ignorable, bytearray(chain)
+def _sorted(steps: Sequence[Step]) -> tuple[list[tuple[object, ...]], list[EventRow]]:
+    """Return the rows that have neither sources nor an operation, without these, and the others."""
+    plain: list[tuple[object, ...]] = []
+    others: list[EventRow] = []
+    for step in steps:
+        for row in step.rows:
+            key, seq, type, time, data, sources, op, ignorable, chain = row
+            if sources is None and op is None:
+                plain.append((bytearray(key), seq, bytearray(type), time, bytearray(data), ignorable, bytearray(chain)))
+            else:
+                others.append(row)
+    return plain, others
 
 
 def _move(step: Step) -> dict[str, object]:

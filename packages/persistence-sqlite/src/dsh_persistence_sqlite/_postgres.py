@@ -85,6 +85,7 @@ class PostgresDatabase:
         with self._lock, self._translated():
             link = self._writer()
             try:
+                link.connection.begin()
                 yield link.connection
             except BaseException:
                 self._undo(link)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from types import TracebackType
+from typing import Any, Literal, Self, cast
 
 from sqlalchemy import ClauseElement, Connection, CursorResult
 from sqlalchemy.engine.default import DefaultDialect
@@ -34,18 +35,21 @@ class Prepared:
     def reading(self, connection: Connection, values: Mapping[str, Any]) -> Generator[DBAPICursor]:
         """Run it with values by name and give the driver's cursor: for few rows, as their description takes longer."""
         sql, order = self._for(connection)
-        with _cursor(connection, sql) as cursor:
-            cursor.execute(sql, tuple(map(values.__getitem__, order)))
-            yield cursor
+        with Cursor(connection) as cursor:
+            cursor.sql = sql
+            cursor.driver.execute(sql, tuple(map(values.__getitem__, order)))
+            yield cursor.driver
 
-    def for_each(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> int:
+    def for_each(self, cursor: Cursor, values: Sequence[Mapping[str, Any]]) -> int:
         """Run it for each of several sets of values by name, and return how many rows that changed."""
-        sql, order = self._for(connection)
-        return _write(connection, sql, [tuple(map(one.__getitem__, order)) for one in values])
+        cursor.sql, order = self._for(cursor.connection)
+        cursor.driver.executemany(cursor.sql, [tuple(map(one.__getitem__, order)) for one in values])
+        return cursor.driver.rowcount
 
-    def for_rows(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
+    def for_rows(self, cursor: Cursor, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run an insert for each of several rows."""
-        _write(connection, self._for(connection)[0], rows)
+        cursor.sql, _ = self._for(cursor.connection)
+        cursor.driver.executemany(cursor.sql, rows)
 
     def _for(self, connection: Connection) -> tuple[str, Sequence[str]]:
         found = self._compiled.get(connection.dialect.name)
@@ -57,23 +61,27 @@ class Prepared:
         return found
 
 
-def _write(connection: Connection, sql: str, rows: Iterable[tuple[Any, ...]]) -> int:
-    """Give rows to the driver: SQLAlchemy's own way there takes longer than storing a row."""
-    with _cursor(connection, sql) as cursor:
-        cursor.executemany(sql, cast("Sequence[Sequence[Any]]", rows))  # any iterable will do for both drivers
-        return cursor.rowcount
+class Cursor:
+    """The driver's own cursor in the transaction of a connection: SQLAlchemy's way there takes longer than a row.
 
+    The driver's errors become SQLAlchemy's.
+    """
 
-@contextmanager
-def _cursor(connection: Connection, sql: str) -> Generator[DBAPICursor]:
-    """Give a cursor of the driver, in the transaction of the connection; its errors become SQLAlchemy's."""
-    if not connection.in_transaction():
-        connection.begin()  # or a commit would have nothing to commit
-    base = cast("DBAPIModule", connection.dialect.dbapi).Error
-    cursor = connection.connection.cursor()
-    try:
-        yield cursor
-    except base as error:
-        raise DBAPIError.instance(sql, None, error, base, hide_parameters=True) from error
-    finally:
-        cursor.close()
+    __slots__ = ("connection", "driver", "sql")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.driver = connection.connection.cursor()
+        self.sql = ""
+        """What runs, for an error to name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.driver.close()
+        base = cast("DBAPIModule", self.connection.dialect.dbapi).Error
+        if isinstance(error, base):
+            raise DBAPIError.instance(self.sql, None, error, base, hide_parameters=True) from error

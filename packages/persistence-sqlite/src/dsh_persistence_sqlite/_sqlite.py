@@ -82,7 +82,8 @@ class SqliteDatabase:
         try:
             if connection is None:
                 connection = self._connect(query_only=1)
-            _begin(connection, "BEGIN")
+            connection.begin()  # for SQLAlchemy, and then for SQLite, whose driver does not do it by itself here
+            _driver(connection).execute("BEGIN")
             yield connection
             connection.rollback()
         except _FAULTS as error:
@@ -112,8 +113,10 @@ class SqliteDatabase:
             if self._owed:
                 self._settle()
             connection = self._writer_connection()
+            # SQLAlchemy keeps no books of this transaction: for a short one they would take longer than SQLite does.
+            driver = _driver(connection)
             try:
-                _begin(connection, "BEGIN IMMEDIATE")
+                driver.execute("BEGIN IMMEDIATE")
                 yield connection
             except _FAULTS as error:
                 # Nothing was committed: that was not asked for yet.
@@ -125,13 +128,13 @@ class SqliteDatabase:
                 self._undo(connection, error)
                 raise
             try:
-                connection.commit()
-            except DBAPIError as error:
+                self._engine.dialect.do_commit(connection.connection)
+            except sqlite3.Error as error:
                 if name_of(error).startswith("SQLITE_BUSY"):  # readers kept a rollback journal from being carried out
                     self._undo(connection, error)
                     raise translated(error, self._path) from error
                 self._distrust()
-                raise Interrupted(f"{self.where}: {error.orig}") from error
+                raise Interrupted(f"{self.where}: {error}") from error
             except BaseException:
                 self._distrust()
                 raise
@@ -285,8 +288,8 @@ class SqliteDatabase:
             self._distrust()
             return
         try:
-            connection.rollback()
-        except DBAPIError:
+            _driver(connection).rollback()
+        except sqlite3.Error:
             self._distrust()
 
     def _distrust(self) -> None:
@@ -307,10 +310,8 @@ def _pragma(connection: Connection, name: str) -> Any:
     return connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
 
 
-def _begin(connection: Connection, how: str) -> None:
-    """Begin a transaction: for SQLAlchemy, and then for SQLite, whose driver does not do it by itself here."""
-    connection.begin()
-    cast("sqlite3.Connection", connection.connection.driver_connection).execute(how)
+def _driver(connection: Connection) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 def _drop(connection: Connection | None) -> None:
