@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dsh_subprocess import Collect, Ignore, ProcessHost, SpawnSpec
+from dsh_subprocess import PARITY, Collect, Ignore, ProcessHost, SpawnSpec
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,7 @@ def shell(tmp_path: Path) -> Callable[..., SpawnSpec]:
         everything: dict[str, Any] = {
             "argv": ("bash", "-c", script),
             "cwd": str(tmp_path),
+            "policy": PARITY,
             "env": {},
             "stdin": Ignore(),
             "stdout": Collect(max_bytes=64_000),

@@ -125,7 +125,7 @@ async def main():
     host = ProcessHost()
     tree = host.spawn(SpawnSpec(
         argv=[sys.argv[1], "--reuid=0", "--regid=0", "--clear-groups", "sh", "-c", "echo ready; exec sleep 8"],
-        cwd="/", env={}, grace_ms=100,
+        cwd="/", policy=PARITY, env={}, grace_ms=100,
         stdin=Ignore(), stdout=Collect(max_bytes=10), stderr=Collect(max_bytes=100),
     ))
     while not tree.stdout.total_bytes and not tree.settled:

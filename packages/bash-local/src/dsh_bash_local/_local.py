@@ -22,6 +22,7 @@ from dsh_bash import (
     WorkdirMissing,
 )
 from dsh_subprocess import (
+    STRICT,
     Collect,
     CollectedOutput,
     ExecutableMissing,
@@ -146,6 +147,7 @@ class LocalBash:
                 SpawnSpec(
                     argv=("bash", "-c", spec.command),
                     cwd=spec.workdir,
+                    policy=STRICT,
                     env=explicit_env(spec),
                     stdin=Ignore() if spec.stdin is None else StdinData(data=_utf8(spec.stdin)),
                     stdout=Collect(max_bytes=stdout_max_bytes, spill_max_bytes=config.max_spill_bytes),
@@ -167,7 +169,7 @@ class LocalBash:
             case WorkingDirectoryMissing():
                 return WorkdirMissing(spec.workdir)
             case ExecutableMissing():
-                return BashMissing(self._host.child_env(explicit_env(spec)).get("PATH"))
+                return BashMissing(self._host.child_env(explicit_env(spec), policy=STRICT).get("PATH"))
             case _:
                 return BashStartFailed(f"bash could not be started: {failure}")
 

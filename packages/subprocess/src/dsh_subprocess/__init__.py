@@ -5,7 +5,6 @@ nothing that a ``ProcessHost`` started outlives it, as far as its containment re
 """
 
 from ._environment import (
-    DSH_ENV_PREFIX,
     DshEnvironment,
     DshEnvironmentKey,
     child_env,
@@ -15,6 +14,7 @@ from ._environment import (
 from ._host import ProcessHost
 from ._output import CollectedOutput, OutputChunk
 from ._pipes import PipeReader, PipeWriter
+from ._policy import DSH_ENV_PREFIX, PARITY, STRICT, EnvPolicy
 from ._spec import Collect, Ignore, Inherit, Output, Pipe, ProcessExit, SpawnSpec, Stdin, StdinData
 from ._tree import ProcessTree
 from .errors import (
@@ -32,10 +32,13 @@ from .errors import (
 
 __all__ = [
     "DSH_ENV_PREFIX",
+    "PARITY",
+    "STRICT",
     "Collect",
     "CollectedOutput",
     "DshEnvironment",
     "DshEnvironmentKey",
+    "EnvPolicy",
     "ExecutableMissing",
     "HostClosed",
     "Ignore",

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from ._policy import PARITY, EnvPolicy
 from .errors import InvalidEnvironment
-
-DSH_ENV_PREFIX = "DSH_"
-"""Where every managed variable's name begins. Nothing under it is ever inherited."""
 
 DshEnvironmentKey: TypeAlias = str
 """The name of a managed variable; it begins with ``DSH_ENV_PREFIX``."""
 
 DshEnvironment: TypeAlias = Mapping[DshEnvironmentKey, str]
 """Managed variables of one execution."""
-
-# ASCII, so that case folding meets no letter beyond it (the Kelvin sign folds to k).
-_CREDENTIAL = re.compile("KEY|PASSWORD|SECRET|TOKEN", re.IGNORECASE | re.ASCII)
-
-
-def _is_dropped(name: str) -> bool:
-    return name.upper().startswith(DSH_ENV_PREFIX) or _CREDENTIAL.search(name) is not None
 
 
 def scrubbed_parent_env(parent: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -34,22 +24,23 @@ def scrubbed_parent_env(parent: Mapping[str, str] | None = None) -> dict[str, st
     an explicit entry (``child_env``) is the only way through.
     """
     source = os.environ if parent is None else parent
-    return {name: value for name, value in source.items() if not _is_dropped(name)}
+    return {name: value for name, value in source.items() if not PARITY.drops(name)}
 
 
 def dropped_names(parent: Mapping[str, str] | None = None) -> list[str]:
     """Return, sorted, the names in ``parent`` that no child inherits; never a value. ``None`` as above."""
     source = os.environ if parent is None else parent
-    return sorted(filter(_is_dropped, source))
+    return sorted(filter(PARITY.drops, source))
 
 
 def child_env(
     extra: Mapping[str, str | None],
     *,
     parent: Mapping[str, str] | None = None,
+    policy: EnvPolicy = PARITY,
     windows: bool = os.name == "nt",
 ) -> dict[str, str]:
-    """Return the scrubbed ``parent`` with the explicit entries merged over it (BEHAVIOUR §2.2).
+    """Return what ``policy`` leaves of ``parent``, with the explicit entries merged over it (BEHAVIOUR §2.2).
 
     Explicit names are not filtered: a credential-shaped or ``DSH_`` entry reaches the child. ``None`` as a value
     removes the inherited name. With ``windows``, where names have no case, an entry first removes every name that
@@ -57,7 +48,8 @@ def child_env(
 
     Raises ``InvalidEnvironment`` for an entry that no environment can hold.
     """
-    env = scrubbed_parent_env(parent)
+    source = os.environ if parent is None else parent
+    env = {name: value for name, value in source.items() if not policy.drops(name)}
     for name, value in extra.items():
         check_entry(name, value)
         if windows:

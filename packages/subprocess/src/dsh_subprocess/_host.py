@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from ._environment import child_env
+from ._policy import EnvPolicy
 from ._spec import SpawnSpec, validate
 from ._spill import SpillFolder
 from ._streams import Streams
@@ -42,9 +43,9 @@ class ProcessHost:
         """The trees that still live, also those whose first process has ended."""
         return tuple(tree for tree in self._owned if not tree.gone)
 
-    def child_env(self, extra: Mapping[str, str | None]) -> dict[str, str]:
+    def child_env(self, extra: Mapping[str, str | None], *, policy: EnvPolicy) -> dict[str, str]:
         """Return the environment that a child with these explicit entries gets. Raises ``InvalidEnvironment``."""
-        return child_env(extra, parent=self._parent_env)
+        return child_env(extra, parent=self._parent_env, policy=policy)
 
     def spawn(self, spec: SpawnSpec) -> ProcessTree:
         """Start a tree on the running event loop and return at once.
@@ -55,7 +56,7 @@ class ProcessHost:
         if self._closed:
             raise HostClosed("this process host is closed; start trees inside its 'async with' block")
         validate(spec)
-        env = self.child_env(spec.env)
+        env = self.child_env(spec.env, policy=spec.policy)
         tree = ProcessTree(asyncio.get_running_loop(), spec, Streams(spec, self._spill_folder), self._changed)
         self._owned.add(tree)
         tree.start(spec, env)

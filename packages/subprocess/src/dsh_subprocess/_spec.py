@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ._policy import EnvPolicy
 from .errors import InvalidSpec
 
 MAX_GRACE_MS = 2_147_483_647
@@ -58,8 +59,10 @@ class SpawnSpec:
     """The program and its arguments; no shell reads them. A bare name is searched on the child's ``PATH``."""
     cwd: str
     """The child's working directory. A missing one fails the start, it does not make the spec invalid."""
+    policy: EnvPolicy
+    """What the child inherits of the parent's environment."""
     env: Mapping[str, str | None] = field(repr=False)
-    """Explicit entries merged over the scrubbed parent; None removes a name. Kept out of ``repr``."""
+    """Explicit entries merged over what is inherited; None removes a name. Kept out of ``repr``."""
     stdin: Stdin
     stdout: Output
     stderr: Output
