@@ -43,6 +43,10 @@ class LocalBashProcess:
         except SpawnFailed:
             return  # the status and the note tell it
 
+    async def wait_gone(self) -> None:
+        """Return when no process of the command's tree is left."""
+        await self._tree.wait_for_exit()
+
     def read_output(self) -> BashDelta:
         """Return and consume what was printed since the last read (BEHAVIOUR §3.4)."""
         ended = self._tree.settled

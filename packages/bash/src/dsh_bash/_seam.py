@@ -33,6 +33,13 @@ class BashProcess(Protocol):
         """Return when it has ended. Never raises but for the waiting task's own cancellation."""
         ...
 
+    async def wait_gone(self) -> None:
+        """Return when no process of the command's tree is left.
+
+        That may be long after ``wait``: a shell can end and leave processes behind.
+        """
+        ...
+
     def read_output(self) -> BashDelta:
         """Return and consume what was printed since the last read."""
         ...
