@@ -1,5 +1,6 @@
 """What a child inherits (BEHAVIOUR §2.1, §2.2)."""
 
+import asyncio
 import os
 from collections.abc import Callable
 
@@ -9,6 +10,11 @@ from hypothesis import strategies as st
 
 from dsh_subprocess import (
     DSH_ENV_PREFIX,
+    PARITY,
+    STRICT,
+    Collect,
+    EnvPolicy,
+    Ignore,
     InvalidEnvironment,
     InvalidSpec,
     ProcessHost,
@@ -105,9 +111,16 @@ def test_the_merge_is_the_scrub_then_the_entries(parent: dict[str, str], extra: 
 @given(parent=st.dictionaries(NAMES, VALUES))
 def test_dropped_and_kept_names_make_the_parent(parent: dict[str, str]) -> None:
     """The dropped names are told, sorted, and nothing else is missing (BEHAVIOUR §2.1)."""
-    dropped = dropped_names(parent)
-    assert sorted(dropped) == dropped
-    assert parent.keys() == set(dropped) | scrubbed_parent_env(parent).keys()
+    for policy in (PARITY, STRICT):
+        dropped = dropped_names(parent, policy=policy)
+        assert sorted(dropped) == dropped
+        assert parent.keys() == set(dropped) | child_env({}, parent=parent, policy=policy).keys()
+    assert dropped_names(parent, policy=PARITY) == dropped_names(parent)
+
+
+def test_a_changed_value_is_no_dropped_name() -> None:
+    """A name that a child inherits, with less in it, is not among the dropped ones."""
+    assert ["A_TOKEN"] == dropped_names({"A_TOKEN": "t", "http_proxy": "http://u:p@h"}, policy=STRICT)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +150,56 @@ async def test_a_child_sees_the_merged_environment(shell: Callable[..., SpawnSpe
     for added_by_bash in ("PWD", "SHLVL", "_"):
         seen.pop(added_by_bash, None)
     assert {"PATH": parent["PATH"], "KEPT": "k", "DSH_SESSION_ID": "s", "B_TOKEN": "b"} == seen
+
+
+async def seen(parent: dict[str, str], policy: EnvPolicy, env: dict[str, str | None] | None = None) -> dict[str, str]:
+    """Return what a real child, no shell, has in its environment."""
+    async with ProcessHost(parent_env={"PATH": os.environ["PATH"]} | parent) as host:
+        spec = SpawnSpec(
+            argv=("env", "-0"), cwd="/", policy=policy, env=env or {}, stdin=Ignore(), stdout=Collect(max_bytes=64_000),
+            stderr=Collect(max_bytes=64_000), grace_ms=3_000,
+        )  # fmt: skip
+        tree = host.spawn(spec)
+        await tree.wait()
+    child = dict(entry.split("=", 1) for entry in tree.stdout.text().split("\0") if entry)
+    assert os.environ["PATH"] == child.pop("PATH")
+    return child
+
+
+@pytest.mark.parametrize("policy", [PARITY, STRICT], ids=lambda policy: policy.name)
+async def test_no_managed_name_leaks_into_a_child(policy: EnvPolicy) -> None:
+    """Of an outer session's managed names a child has those that it is given, and no other (case F01)."""
+    outer = {"DSH_SESSION_ID": "outer", "DSH_SESSION_JSONL": "/old", "DSH_FOO": "1", "DSH_": "x", "dsh_foo": "1"}
+    assert {} == await seen(outer, policy)
+    assert {"DSH_SESSION_ID": "inner"} == await seen(outer, policy, {"DSH_SESSION_ID": "inner"})
+
+
+async def test_children_of_two_sessions_do_not_meet() -> None:
+    """What one child is given reaches no other one, nor this process (case F02)."""
+    before = dict(os.environ)
+    names = [f"session-{number}" for number in range(8)]
+    children = await asyncio.gather(*(seen({}, STRICT, {"DSH_SESSION_ID": name}) for name in names))
+    assert names == [child["DSH_SESSION_ID"] for child in children]
+    assert before == dict(os.environ)
+
+
+@pytest.mark.parametrize("policy", [PARITY, STRICT], ids=lambda policy: policy.name)
+async def test_a_provider_key_of_the_harness_stays_with_it(policy: EnvPolicy) -> None:
+    """No child has an ambient credential, our own provider's neither (case F03)."""
+    assert {} == await seen({"OPENAI_API_KEY": "k1", "DSH_PROVIDER_API_KEY": "k2", "GITHUB_TOKEN": "k3"}, policy)
+
+
+async def test_names_of_a_credentials_shape() -> None:
+    """Strict catches what a shape misses and keeps what it hits by mistake; parity is as dsh is (case F04)."""
+    parent = {
+        "DATABASE_URL": "postgres://u:p@h/d", "SSH_AUTH_SOCK": "/tmp/s", "MONKEY": "1", "KEYBOARD": "us",
+        "TOKENIZERS_PARALLELISM": "false", "PGPASSFILE": "/x", "AWS_SECRET_ACCESS_KEY": "z",
+    }  # fmt: skip
+    harmless = {name: parent[name] for name in ("SSH_AUTH_SOCK", "MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM")}
+    assert harmless == await seen(parent, STRICT)
+    assert ["AWS_SECRET_ACCESS_KEY", "DATABASE_URL", "PGPASSFILE"] == dropped_names(parent, policy=STRICT)
+    missed = {name: parent[name] for name in ("DATABASE_URL", "SSH_AUTH_SOCK", "PGPASSFILE")}
+    assert missed == await seen(parent, PARITY)
 
 
 async def test_a_bad_entry_starts_nothing(host: ProcessHost, shell: Callable[..., SpawnSpec]) -> None:

@@ -5,16 +5,27 @@ nothing that a ``ProcessHost`` started outlives it, as far as its containment re
 """
 
 from ._environment import (
+    Dropped,
     DshEnvironment,
     DshEnvironmentKey,
     child_env,
     dropped_names,
+    explain,
     scrubbed_parent_env,
 )
 from ._host import ProcessHost
 from ._output import CollectedOutput, OutputChunk
 from ._pipes import PipeReader, PipeWriter
-from ._policy import DSH_ENV_PREFIX, PARITY, STRICT, EnvPolicy
+from ._policy import (
+    DSH_ENV_PREFIX,
+    FOREIGN_HARNESS_MARKERS,
+    MANAGED_NAME,
+    PARITY,
+    STRICT,
+    USERINFO_REMOVED,
+    EnvPolicy,
+    EnvRule,
+)
 from ._spec import Collect, Ignore, Inherit, Output, Pipe, ProcessExit, SpawnSpec, Stdin, StdinData
 from ._tree import ProcessTree
 from .errors import (
@@ -32,13 +43,18 @@ from .errors import (
 
 __all__ = [
     "DSH_ENV_PREFIX",
+    "FOREIGN_HARNESS_MARKERS",
+    "MANAGED_NAME",
     "PARITY",
     "STRICT",
+    "USERINFO_REMOVED",
     "Collect",
     "CollectedOutput",
+    "Dropped",
     "DshEnvironment",
     "DshEnvironmentKey",
     "EnvPolicy",
+    "EnvRule",
     "ExecutableMissing",
     "HostClosed",
     "Ignore",
@@ -64,5 +80,6 @@ __all__ = [
     "WorkingDirectoryMissing",
     "child_env",
     "dropped_names",
+    "explain",
     "scrubbed_parent_env",
 ]

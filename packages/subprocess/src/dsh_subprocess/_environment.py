@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from ._policy import PARITY, EnvPolicy
+from ._policy import PARITY, USERINFO_REMOVED, EnvPolicy
 from .errors import InvalidEnvironment
 
 DshEnvironmentKey: TypeAlias = str
@@ -16,6 +17,16 @@ DshEnvironment: TypeAlias = Mapping[DshEnvironmentKey, str]
 """Managed variables of one execution."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """One variable that a child does not inherit, or not as it is. Its value is not told."""
+
+    name: str
+    """The variable, as its parent spells it."""
+    rule: str
+    """The rule of the policy; with ``USERINFO_REMOVED`` the variable is inherited, with another value."""
+
+
 def scrubbed_parent_env(parent: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return a fresh copy of ``parent`` without credential-shaped and managed names (BEHAVIOUR §2.1).
 
@@ -23,14 +34,28 @@ def scrubbed_parent_env(parent: Mapping[str, str] | None = None) -> dict[str, st
     ``SECRET`` or ``TOKEN`` anywhere and in any case, or begins with ``DSH_`` in any case. Nothing exempts a name;
     an explicit entry (``child_env``) is the only way through.
     """
-    source = os.environ if parent is None else parent
-    return {name: value for name, value in source.items() if not PARITY.drops(name)}
+    return PARITY.inherit(os.environ if parent is None else parent)
 
 
-def dropped_names(parent: Mapping[str, str] | None = None) -> list[str]:
-    """Return, sorted, the names in ``parent`` that no child inherits; never a value. ``None`` as above."""
+def explain(parent: Mapping[str, str] | None = None, *, policy: EnvPolicy) -> list[Dropped]:
+    """Return, sorted by name, what ``policy`` drops or changes of ``parent`` and by which rule; never a value.
+
+    ``None`` means this process's environment, as it is now.
+    """
     source = os.environ if parent is None else parent
-    return sorted(filter(PARITY.drops, source))
+    told: list[Dropped] = []
+    for name, value in sorted(source.items()):
+        rule = policy.rule_for(name)
+        if rule is None and policy.value_for(name, value) != value:
+            rule = USERINFO_REMOVED
+        if rule is not None:
+            told.append(Dropped(name=name, rule=rule))
+    return told
+
+
+def dropped_names(parent: Mapping[str, str] | None = None, *, policy: EnvPolicy = PARITY) -> list[str]:
+    """Return, sorted, the names in ``parent`` that ``policy`` lets no child inherit. ``None`` as above."""
+    return [dropped.name for dropped in explain(parent, policy=policy) if dropped.rule != USERINFO_REMOVED]
 
 
 def child_env(
@@ -49,7 +74,7 @@ def child_env(
     Raises ``InvalidEnvironment`` for an entry that no environment can hold.
     """
     source = os.environ if parent is None else parent
-    env = {name: value for name, value in source.items() if not policy.drops(name)}
+    env = policy.inherit(source)
     for name, value in extra.items():
         check_entry(name, value)
         if windows:
