@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dsh_subprocess import PARITY, Collect, Ignore, ProcessHost, SpawnSpec
+from dsh_subprocess import PARITY, Collect, Ignore, ProcessHost, SpawnSpec, _host
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +23,22 @@ async def quiet_loop() -> AsyncIterator[None]:
     assert [] == unseen
 
 
+@pytest.fixture(
+    params=[
+        pytest.param("keeper", marks=pytest.mark.skipif(sys.platform != "linux", reason="keepers need Linux")),
+        "process-group",
+    ]
+)
+def containment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What holds trees together in this test, on a system that may have better."""
+    if request.param == "process-group":
+        monkeypatch.setattr(_host, "keepers_possible", lambda: False)
+    return str(request.param)
+
+
 @pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[ProcessHost]:
+async def host(containment: str, tmp_path: Path) -> AsyncIterator[ProcessHost]:
+    """A host that ends with its test."""
     async with ProcessHost(spill_parent=str(tmp_path)) as opened:
         yield opened
 

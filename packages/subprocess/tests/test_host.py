@@ -22,12 +22,14 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  a path object a descriptor would say no more
 
 
-def test_containment_is_told(tmp_path: Path) -> None:
-    """What holds a tree together is a process group."""
-    assert "process-group" == ProcessHost().containment
+async def test_containment_is_told(host: ProcessHost, containment: str, shell: Shell) -> None:
+    """It is said what holds a tree together, before and after the first one."""
+    assert containment == host.containment
+    await host.spawn(shell("true")).wait()
+    assert containment == host.containment
 
 
-async def test_leaving_ends_everything(shell: Shell, living: Living, marker: str, until: Any) -> None:
+async def test_leaving_ends_everything(containment: str, shell: Shell, living: Living, marker: str, until: Any) -> None:
     """Running trees, deaf ones and leftovers are gone when the block is left (BEHAVIOUR 2.60)."""
     async with ProcessHost() as host:
         running = host.spawn(shell(f"sleep {marker}"))
@@ -51,20 +53,23 @@ async def test_leaving_by_an_error_ends_everything(shell: Shell, living: Living,
 
 
 async def test_closing_does_not_wait_for_escaped_pipe_holders(
-    shell: Shell, living: Living, marker: str, until: Any
+    containment: str, shell: Shell, living: Living, marker: str, until: Any
 ) -> None:
-    """A long grace does not hold up the close of a tree that is gone (BEHAVIOUR 2.60)."""
+    """A long grace holds up neither the close of a tree that is gone nor that of one whose rest obeys (2.60)."""
     began = time.monotonic()
     async with ProcessHost() as host:
         tree = host.spawn(shell(f"setsid sleep {marker} & sleep 0.1; exit 0", grace_ms=60_000))
-        await until(lambda: tree.gone)
+        await until(lambda: tree.gone if containment == "process-group" else len(living(marker)) == 1)
     assert time.monotonic() - began < 20
     assert tree.settled
+    assert (containment == "process-group") == bool(living(marker))
     for pid in living(marker):
         os.kill(pid, 9)
 
 
-async def test_a_cancelled_close_kills_at_once(shell: Shell, living: Living, marker: str, until: Any) -> None:
+async def test_a_cancelled_close_kills_at_once(
+    containment: str, shell: Shell, living: Living, marker: str, until: Any
+) -> None:
     """Who will not wait for the grace leaves no process either (BEHAVIOUR 2.60)."""
     host = ProcessHost()
     tree = host.spawn(shell(f"trap '' TERM; echo ready; sleep {marker}; sleep {marker}", grace_ms=60_000))

@@ -114,6 +114,8 @@ async def test_another_refusal_is_told_plainly(host: ProcessHost, shell: Shell) 
 async def test_a_failed_start_has_no_process(host: ProcessHost, shell: Shell) -> None:
     """No id, gone at once, and ending it does nothing (BEHAVIOUR 2.28)."""
     tree = host.spawn(shell("true", cwd="/nowhere"))
+    with pytest.raises(WorkingDirectoryMissing):
+        await tree.started()
     assert -1 == tree.pid
     tree.terminate()
     tree.kill_now()

@@ -157,6 +157,8 @@ async def test_pipes_of_a_failed_start_tell_the_failure(host: ProcessHost, shell
     """There is nobody to talk to, and why is said."""
     tree = host.spawn(shell("true", cwd="/nowhere", stdin=Pipe()))
     with pytest.raises(SpawnFailed, match="/nowhere"):
+        await tree.started()
+    with pytest.raises(SpawnFailed, match="/nowhere"):
         _ = tree.stdin_pipe
 
 

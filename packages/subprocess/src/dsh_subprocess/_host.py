@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from ._environment import child_env
+from ._group_minder import GroupMinder
+from ._keepers import KeeperPool, keepers_possible
 from ._policy import EnvPolicy
 from ._spec import SpawnSpec, validate
 from ._spill import SpillFolder
@@ -30,13 +32,19 @@ class ProcessHost:
         """
         self._parent_env = parent_env
         self._spill_folder = SpillFolder(spill_parent)
+        self._keepers = KeeperPool() if keepers_possible() else None
         self._owned: set[ProcessTree] = set()
         self._closed = False
 
     @property
-    def containment(self) -> Literal["process-group"]:
-        """What keeps a tree together. A process that makes its own session leaves a process group's sight."""
-        return "process-group"
+    def containment(self) -> Literal["keeper", "process-group"]:
+        """What keeps a tree together.
+
+        No process leaves the sight of its ``keeper``, a process that orphans fall to and that outlives the harness
+        just long enough to end the tree. One that makes its own session leaves a ``process-group``: that is all there
+        is elsewhere than on Linux, and where a kernel does not let keepers adopt, which the first one tells.
+        """
+        return "process-group" if self._keepers is None or not self._keepers.adopts else "keeper"
 
     @property
     def trees(self) -> tuple[ProcessTree, ...]:
@@ -57,7 +65,9 @@ class ProcessHost:
             raise HostClosed("this process host is closed; start trees inside its 'async with' block")
         validate(spec)
         env = self.child_env(spec.env, policy=spec.policy)
-        tree = ProcessTree(asyncio.get_running_loop(), spec, Streams(spec, self._spill_folder), self._changed)
+        loop = asyncio.get_running_loop()
+        minder = GroupMinder(loop) if self._keepers is None else self._keepers.minder(loop)
+        tree = ProcessTree(loop, minder, spec, Streams(spec, self._spill_folder), self._changed)
         self._owned.add(tree)
         tree.start(spec, env)
         self._changed(tree)
@@ -80,6 +90,8 @@ class ProcessHost:
                 tree.kill_now()
             for tree in owned:
                 await tree.release()
+            if self._keepers is not None:
+                await self._keepers.close()
         survivors = tuple(sorted(tree.pid for tree in owned if not tree.gone))
         if survivors:
             raise TreesSurvived(survivors)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ._launch import Launched
 from ._output import CollectedOutput
 from ._pipes import CollectPump, FeedPump, PipeReader, PipeWriter
 from ._spec import Collect, Output, Pipe, SpawnSpec, StdinData
 from ._spill import SpillFolder
+from ._stdio import Stdio
 from .errors import StreamUnavailable
 
 
@@ -28,8 +28,8 @@ class Streams:
         self._readers: dict[str, PipeReader] = {}
         self._writer: PipeWriter | None = None
 
-    def attach(self, loop: asyncio.AbstractEventLoop, child: Launched, on_change: Callable[[], None]) -> None:
-        """Take over the pipe ends of a started child."""
+    def attach(self, loop: asyncio.AbstractEventLoop, child: Stdio, on_change: Callable[[], None]) -> None:
+        """Take over our ends of a child's pipes."""
         if isinstance(self._spec.stdin, StdinData):
             self._feed = FeedPump(loop, child.stdin, self._spec.stdin.data)
         elif isinstance(self._spec.stdin, Pipe):
@@ -84,6 +84,11 @@ class Streams:
             self._feed.close()
         if self._writer is not None:
             self._writer.close()
+
+    def abandon(self) -> None:
+        """Close everything: there is no child."""
+        self.stop_collecting()
+        self.close_raw()
 
     def close_raw(self) -> None:
         """Close every raw pipe end."""

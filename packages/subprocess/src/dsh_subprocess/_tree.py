@@ -1,23 +1,20 @@
-"""One process tree: its first process, its group, its streams, and the ladder that ends it."""
+"""One process tree: its first process, its streams, and the ladder that ends it."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from ._exit_watch import watch_exit
-from ._group import ProcessGroup
-from ._launch import launch
+from ._minder import Minder
 from ._output import CollectedOutput
 from ._pipes import PipeReader, PipeWriter
 from ._spec import ProcessExit, SpawnSpec
+from ._start_failure import start_failure
+from ._stdio import open_stdio
 from ._streams import Streams
 from .errors import SpawnFailed
 
-POLL_S = 0.015
-_IDLE_POLL_S = 0.5
 _PATIENCE_S = 5.0
 
 
@@ -25,23 +22,25 @@ class ProcessTree:
     """A started command with its descendants. Made by ``ProcessHost.spawn``; every method belongs to its event loop.
 
     Two moments are told apart. The tree is *settled* when ``wait`` has its answer: the first process ended and its
-    output was read. It is *gone* when no process of the group can run any more.
+    output was read. It is *gone* when no process of it is left, as far as its minder sees.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        minder: Minder,
         spec: SpawnSpec,
         streams: Streams,
         on_change: Callable[[ProcessTree], None],
     ) -> None:
         self._loop = loop
+        self._minder = minder
         self._grace_s = spec.grace_ms / 1000
         self._streams = streams
         self._on_change = on_change
         self._pid = -1
-        self._group = ProcessGroup(-1)
         self._failure: SpawnFailed | None = None
+        self._decided = asyncio.Event()
         self._exited = self._terminated = False
         self._exit_code: int | None = None
         self._signal: str | None = None
@@ -50,26 +49,21 @@ class ProcessTree:
         self._gone = asyncio.Event()
         self._watchers: set[asyncio.Task[None]] = set()
         self._exit_waiters = 0
-        self._poll_s = POLL_S
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def start(self, spec: SpawnSpec, env: dict[str, str]) -> None:
-        """Start the first process. A refusal of the system is kept for ``wait``."""
+    def start(self, spec: SpawnSpec, env: Mapping[str, str]) -> None:
+        """Have the first process started. A refusal of the system is kept for ``wait``."""
         try:
-            child = launch(spec, env)
-        except SpawnFailed as failure:
-            self._failure = failure
-            self._settled.set()
-            self._gone.set()
+            stdio = open_stdio(spec)
+        except OSError as error:
+            self.failed(start_failure(spec, error))
             return
-        self._pid = child.pid
-        self._group = ProcessGroup(child.pid)
-        self._streams.attach(self._loop, child, self._pipes_changed)
-        watch_exit(self._loop, child.pid, self._child_ended)
+        self._streams.attach(self._loop, stdio, self._pipes_changed)
+        self._minder.start(spec, env, stdio, self)
 
     @property
     def pid(self) -> int:
-        """The first process's id, also its group's; -1 when it could not be started."""
+        """The first process's id, also its group's; -1 before it was started, and when it could not be."""
         return self._pid
 
     @property
@@ -130,6 +124,12 @@ class ProcessTree:
         self._check_started()
         return self._streams.reader("stderr")
 
+    async def started(self) -> int:
+        """Return the first process's id once it runs. Raises ``SpawnFailed`` when it could not start."""
+        await self._decided.wait()
+        self._check_started()
+        return self._pid
+
     async def wait(self) -> ProcessExit:
         """Return how the first process ended, once its output is complete (BEHAVIOUR 2.26).
 
@@ -146,7 +146,7 @@ class ProcessTree:
         if self.gone:
             return True
         self._exit_waiters += 1
-        self._look_now()
+        self._minder.hurry()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._gone.wait()
@@ -165,7 +165,7 @@ class ProcessTree:
         return await self.wait_for_exit(self._grace_s + _PATIENCE_S)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the group, and SIGKILL after the grace to what is left of it (BEHAVIOUR 2.22, 2.23).
+        """Send SIGTERM to the tree, and SIGKILL after the grace to what is left of it (BEHAVIOUR 2.22, 2.23).
 
         Once the tree is gone its output is not waited for any longer. Calling it again while the ladder runs, or
         after the end, does nothing.
@@ -176,19 +176,17 @@ class ProcessTree:
         if self.gone:
             self._stop_reading()
         elif "kill" not in self._timers:
-            self._group.send(signal.SIGTERM)
             self._after("kill", self._grace_s, self.kill_now)
-            self._look_now()
+            self._minder.terminate()
 
     def kill_now(self) -> None:
-        """Send SIGKILL to the group at once, without grace and without waiting."""
+        """Send SIGKILL to the tree at once, without grace and without waiting."""
         if self.settled and self.gone:
             return
         self._terminated = self._terminated or not self.settled
         self._stop_timer("kill")
-        self._group.send(signal.SIGKILL)
         self._after("give up", self._grace_s, self._give_up)
-        self._look_now()
+        self._minder.kill()
 
     def terminate_when(self, event: asyncio.Event) -> None:
         """Terminate the tree as soon as ``event`` is set, unless it has settled by then."""
@@ -216,17 +214,45 @@ class ProcessTree:
         if self._failure is not None:
             raise self._failure
 
-    def _child_ended(self, status: int | None) -> None:
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the end of the tree; asked by its minder, as what follows is told by it."""
+        return "kill" in self._timers or self._exit_waiters > 0 or not self.settled
+
+    def started_as(self, pid: int) -> None:
+        """The first process runs."""
+        self._pid = pid
+        self._decided.set()
+
+    def failed(self, failure: SpawnFailed) -> None:
+        """The tree could not be started."""
+        self._failure = failure
+        self._streams.abandon()
+        self._stop_timers()
+        self._decided.set()
+        self._gone.set()
+        self._settled.set()
+        self._end_watchers()
+        self._on_change(self)
+
+    def exited(self, exit_code: int | None) -> None:
+        """The first process has ended."""
         self._exited = True
-        if status is not None:
-            code = os.waitstatus_to_exitcode(status)
-            self._exit_code = code if code >= 0 else None
-            self._signal = _signal_name(-code) if code < 0 else None
-        self._group.leader_ended()
-        self._look_now()
+        if exit_code is not None:
+            self._exit_code = exit_code if exit_code >= 0 else None
+            self._signal = _signal_name(-exit_code) if exit_code < 0 else None
         self._pipes_changed()
         if not self.settled:
             self._after("drain", self._grace_s, self._stop_reading)
+
+    def vanished(self) -> None:
+        """No process of the tree is left."""
+        self._gone.set()
+        for name in ("kill", "give up"):
+            self._stop_timer(name)
+        if self._terminated and not self.settled:
+            self._stop_reading()  # what holds a pipe now has escaped, and will not be waited for
+        self._on_change(self)
 
     def _pipes_changed(self) -> None:
         if self._exited and not self.settled and not self._streams.collecting:
@@ -246,32 +272,12 @@ class ProcessTree:
         self._result = ProcessExit(exit_code=self._exit_code, signal=self._signal, pipes_held=pipes_held)
         self._settled.set()
         self._streams.stop_input()
+        self._end_watchers()
+        self._on_change(self)
+
+    def _end_watchers(self) -> None:
         for task in self._watchers:
             task.cancel()
-        self._on_change(self)
-
-    def _look_now(self) -> None:
-        self._poll_s = POLL_S
-        self._look()
-
-    def _look(self) -> None:
-        """See whether the group is gone, and look again later if not.
-
-        While nobody waits for the end the looks become rare: a server left behind by a command may live for hours.
-        """
-        if self.gone or not self._exited:
-            return
-        if self._group.alive():
-            self._after("look", self._poll_s, self._look)
-            hurried = "kill" in self._timers or self._exit_waiters or not self.settled
-            self._poll_s = POLL_S if hurried else min(self._poll_s * 1.5, _IDLE_POLL_S)
-            return
-        self._gone.set()
-        for name in ("look", "kill", "give up"):
-            self._stop_timer(name)
-        if self._terminated and not self.settled:
-            self._stop_reading()  # what holds a pipe now has escaped the group, and will not be waited for
-        self._on_change(self)
 
     def _after(self, name: str, delay_s: float, action: Callable[[], None]) -> None:
         self._stop_timer(name)
@@ -281,6 +287,10 @@ class ProcessTree:
             action()
 
         self._timers[name] = self._loop.call_later(delay_s, fire)
+
+    def _stop_timers(self) -> None:
+        for name in tuple(self._timers):
+            self._stop_timer(name)
 
     def _stop_timer(self, name: str) -> None:
         timer = self._timers.pop(name, None)
