@@ -137,7 +137,7 @@ async def test_a_descendant_without_our_pipes_delays_nothing(
 
 
 async def test_an_escaped_pipe_holder_is_not_waited_for_after_terminate(
-    containment: str, host: ProcessHost, shell: Shell, until: Any, living: Living, marker: str
+    *, containment: str, host: ProcessHost, shell: Shell, until: Any, living: Living, marker: str
 ) -> None:
     """Once a terminated tree is gone, its pipes are read no longer (CHILDREN §3); a keeper lets nobody escape."""
     tree = host.spawn(shell(f"setsid sleep {marker} & echo hi; sleep 600", grace_ms=60_000))
@@ -152,7 +152,7 @@ async def test_an_escaped_pipe_holder_is_not_waited_for_after_terminate(
 
 
 async def test_terminating_ends_the_wait_for_an_escaped_pipe_holder(
-    containment: str, host: ProcessHost, shell: Shell, until: Any, living: Living, marker: str
+    *, containment: str, host: ProcessHost, shell: Shell, until: Any, living: Living, marker: str
 ) -> None:
     """A tree that is gone but still read ends with the terminate (BEHAVIOUR 2.22, 2.26); a keeper ends its holder."""
     has_escaped = containment == "process-group"

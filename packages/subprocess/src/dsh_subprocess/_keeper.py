@@ -226,7 +226,7 @@ class Keeper:
         """Return the next message and the descriptors with it; None when the harness is gone."""
         head, fds, _, _ = socket.recv_fds(self._harness, 4, 3)
         for fd in fds:
-            os.set_inheritable(fd, False)  # the child gets copies
+            os.set_inheritable(fd, False)  # noqa: FBT003  # the child gets copies
         head = head and self._rest(head, 4)
         body = head and self._rest(b"", struct.unpack("<I", head)[0])
         return (marshal.loads(body) if body else None), fds
@@ -293,7 +293,7 @@ def main() -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     harness = socket.socket(fileno=int(sys.argv[1]))
-    harness.set_inheritable(False)  # no child may have it: as long as one did, the harness would seem to live
+    harness.set_inheritable(False)  # a child that had it would be a harness that seems to live
     Keeper(harness, adopts=adopt_orphans()).serve()
 
 

@@ -24,6 +24,8 @@ from ._stdio import Stdio
 from .errors import SpawnFailed
 
 PROGRAM = str(Path(__file__).with_name("_keeper.py"))
+COMMAND = (sys.executable, "-I", "-S")
+"""How a keeper's program is run: without the library's site, and without what the environment says to Python."""
 MAX_IDLE = 8
 """How many keepers without a tree a pool keeps; each has about 5 MB of its own."""
 _FAREWELL_S = 15.0
@@ -35,7 +37,7 @@ _LENGTH = struct.Struct("<I")
 def keepers_possible() -> bool:
     """Tell whether this system has what keepers need, and this process may start its interpreter once more."""
     has_pidfd = sys.platform == "linux" and hasattr(os, "pidfd_open")
-    return has_pidfd and os.access(sys.executable, os.X_OK) and os.access(PROGRAM, os.R_OK)
+    return has_pidfd and os.access(COMMAND[0], os.X_OK) and os.access(PROGRAM, os.R_OK)
 
 
 class Keeper:
@@ -53,7 +55,7 @@ class Keeper:
         with theirs:
             try:
                 process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", PROGRAM, str(theirs.fileno())],
+                    [*COMMAND, PROGRAM, str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
