@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import zstandard
 
-from . import appending, database, listing, logs, memory, reading, starting, throughput
+from . import appending, children, database, listing, logs, memory, reading, starting, throughput
 from .contest import Arena, Figure, say
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITES = ("read", "memory", "suffix", "list", "import", "append", "grown", "events", "database")
+SUITES = ("read", "memory", "suffix", "list", "import", "append", "grown", "events", "database", "children")
 
 
 def main() -> int:
@@ -40,6 +40,7 @@ def main() -> int:
         "grown": lambda: appending.grown(arena, made),
         "events": lambda: throughput.durable(arena, folder),
         "database": lambda: database.commits(arena, folder, made),
+        "children": lambda: children.commands(arena),
     }
     figures = [figure for name in arguments.suites or SUITES for figure in suites[name]()]
     say("done\n" if sys.stderr.isatty() else "done")
