@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dsh_agent import Agent, ModelRoute, ToolExecution
+from dsh_agent import Agent, Jobs, Lineage, ModelRoute, ToolExecution
 from dsh_bash import BashDelta, BashExecRequest, BashExecSpec, BashOutput, BashRunResult, BashStatus
 from dsh_bash_local import LocalBash, LocalBashConfig
 from dsh_context import App
@@ -20,23 +20,30 @@ from dsh_session import Session, SessionHeader
 
 @dataclass
 class RecordedProcess:
-    """A background command that ends when the test says so."""
+    """A background command that ends when the test says so, or when it is killed."""
 
     status: BashStatus = "running"
     exit_code: int | None = None
     signal: str | None = None
     deltas: list[BashDelta] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def wait(self) -> None:
         await self.ended.wait()
+
+    async def wait_gone(self) -> None:
+        await self.gone.wait()
 
     def read_output(self) -> BashDelta:
         return self.deltas.pop(0)
 
     def kill(self) -> bool:
         was_running = self.status == "running"
-        self.status = "killed"
+        if was_running:
+            self.status = "killed"
+        self.ended.set()
+        self.gone.set()
         return was_running
 
 
@@ -118,11 +125,19 @@ async def app() -> AsyncIterator[App]:
 def agent(app: App) -> Callable[..., Agent]:
     """Make an agent over a bare session."""
 
-    def make(session_id: str = "s1", cwd: str | None = None) -> Agent:
+    def make(session_id: str = "s1", cwd: str | None = None, lineage: Lineage | None = None) -> Agent:
         session = Session(SessionHeader.new(session_id=session_id, cwd=cwd))
-        return Agent(app, session, route=ModelRoute(provider="p", model="m"), system_prompt="")
+        return Agent(app, session, route=ModelRoute(provider="p", model="m"), system_prompt="", lineage=lineage)
 
     return make
+
+
+@pytest.fixture
+async def jobs(local: LocalBash) -> AsyncIterator[Jobs]:
+    """A registry of jobs, closed before the executor is."""
+    registry = Jobs()
+    yield registry
+    await registry.close()
 
 
 @pytest.fixture

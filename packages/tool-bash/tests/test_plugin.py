@@ -121,16 +121,15 @@ async def test_persistence_follows(app: App, tools: Tools, call: Call, agent: Ma
     assert (state(fiber), app.require(BASH_ENV)) == ("active", registry)
 
 
-async def test_jobs_are_asked_for_at_each_call(app: App, tools: Tools, call: Call) -> None:
+async def test_jobs_are_asked_for_at_each_call(app: App, tools: Tools, call: Call, jobs: Jobs) -> None:
     """5.6: a job service that comes later serves later calls."""
     await app.plugin(tool_bash, ToolBashConfig(home="/h"))
     execution = call("true", run_in_background=True)
     with pytest.raises(ToolError, match="unavailable"):
         await run(tools, execution)
-    jobs = Jobs()
     await app.provide(JOBS, jobs)
     assert await run(tools, execution) == "started background job bash-1"
-    await jobs.get("bash-1", owner=None).process.wait()
+    assert (await jobs.wait("bash-1", owner=None, timeout_ms=60_000)).status == "completed"
 
 
 async def test_background_can_be_disabled(app: App, tools: Tools) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsh_agent import Agent, ToolExecution
+from dsh_agent import Agent, Lineage, ToolExecution
 from dsh_bash import DSH_ENV_PREFIX
 from dsh_paths import DshHomeInvalid
 from dsh_tool_bash import (
@@ -19,6 +19,8 @@ from dsh_tool_bash import (
 )
 
 Call = Callable[..., ToolExecution]
+
+OWN = ["DSH_HOME", "DSH_SHELL", "DSH_SESSION_ID", "DSH_PARENT_SESSION_ID", "DSH_ROOT_SESSION_ID"]
 
 
 def nothing(_: ToolExecution) -> Mapping[str, str]:
@@ -71,14 +73,14 @@ class TestRefused:
         registry.register(contributor("c", {key: "d"}))
         assert [row.key for row in registry.list()] == [key]
 
-    @pytest.mark.parametrize("key", ["DSH_HOME", "DSH_SHELL", "DSH_SESSION_ID", "DSH_SESSION_JSONL"])
+    @pytest.mark.parametrize("key", [*OWN, "DSH_SESSION_JSONL"])
     def test_reserved_key(self, registry: BashEnvRegistry, key: str) -> None:
         """4.4, Q7: the harness's own keys are nobody's, in a bare registry too."""
         with pytest.raises(ContributorRefused) as caught:
             registry.register(contributor("c", {key: "d"}))
         assert str(caught.value) == f'bash env contributor "c" cannot own reserved key "{key}"'
 
-    @pytest.mark.parametrize("key", ["DSH_HOME", "DSH_SHELL", "DSH_SESSION_ID"])
+    @pytest.mark.parametrize("key", OWN)
     def test_built_in_contributors_cannot_own_the_registrys_keys(self, registry: BashEnvRegistry, key: str) -> None:
         """4.4: what the registry sets itself is owned by no contributor at all."""
         with pytest.raises(ContributorRefused, match="reserved"):
@@ -208,6 +210,8 @@ class TestList:
         assert [(row.key, row.contributor) for row in rows] == [
             ("DSH_HOME", "registry"),
             ("DSH_M", "c"),
+            ("DSH_PARENT_SESSION_ID", "registry"),
+            ("DSH_ROOT_SESSION_ID", "registry"),
             ("DSH_SESSION_ID", "registry"),
             ("DSH_SHELL", "registry"),
         ]
@@ -225,6 +229,13 @@ class TestCollect:
         assert registry.collect(call(agent=parent))["DSH_SESSION_ID"] == "parent"
         assert registry.collect(call(agent=child))["DSH_SESSION_ID"] == "child"
         assert registry.collect(call(agent=parent))["DSH_SESSION_ID"] == "parent"
+
+    def test_delegated_session(self, registry: BashEnvRegistry, call: Call, agent: Callable[..., Agent]) -> None:
+        """A delegated session knows its parent and its root; the same call of another session knows neither."""
+        child = agent("child", lineage=Lineage(parent="p", root="r"))
+        collected = registry.collect(call(agent=child))
+        assert (collected["DSH_PARENT_SESSION_ID"], collected["DSH_ROOT_SESSION_ID"]) == ("p", "r")
+        assert set(registry.collect(call(agent=agent()))) == {"DSH_HOME", "DSH_SHELL", "DSH_SESSION_ID"}
 
     def test_home_is_resolved_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
         """§4.5.1: the home is made absolute when the registry is made, and stays."""

@@ -3,14 +3,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dsh_agent import Agent, JobError, Jobs, Tool, ToolError, ToolExecution
+from dsh_agent import Agent, Job, JobError, Jobs, Tool, ToolError, ToolExecution
 from dsh_bash import DSH_ENV_PREFIX, Bash, WorkdirMissing
 from dsh_bash_local import LocalBash
 from dsh_tool_bash import BashEnvContributor, BashEnvRegistry, BashTool
@@ -30,6 +29,13 @@ async def failure(bash: BashTool, execution: ToolExecution) -> ToolError:
     with pytest.raises(ToolError) as caught:
         await bash.execute(execution)
     return caught.value
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what is about to hold; the bound only prevents a hang."""
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -235,6 +241,20 @@ class TestForeground:
         )
         assert [result.text for result in results] == ["parent\n", "child\n"]
 
+    async def test_fifty_commands_of_two_agents(
+        self, local: LocalBash, call: Call, agent: MakeAgent, tmp_path: Path
+    ) -> None:
+        """F02: each sees its own session throughout, a spoof changes nothing, and neither does our own environment."""
+        bash, before = tool(local), dict(os.environ)
+        names = ["parent", "child"] * 25
+        command = "sleep 0.05; echo $DSH_SESSION_ID"
+        spoof = {"env": {"DSH_SESSION_ID": "spoof"}}
+        results = await asyncio.gather(
+            *(bash.execute(call(command, agent=agent(who), **(spoof if n < 2 else {}))) for n, who in enumerate(names))
+        )
+        assert [result.text for result in results] == [f"{who}\n" for who in names]
+        assert dict(os.environ) == before
+
     async def test_cannot_start(self, local: LocalBash, call: Call, tmp_path: Path) -> None:
         """5.9: a command that cannot start is a tool error that says why."""
         error = await failure(tool(local), call(workdir=str(tmp_path / "absent")))
@@ -256,10 +276,7 @@ class TestForeground:
         pid = tmp_path / "pid"
         command = f"sleep 600 & echo $! > {pid}.new; mv {pid}.new {pid}; wait"
         running = asyncio.create_task(tool(local).execute(call(command)))
-        deadline = time.monotonic() + 10
-        while not pid.exists():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
+        await until(pid.exists)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -267,11 +284,12 @@ class TestForeground:
 
 
 class TestBackground:
-    async def test_acknowledged(self, recording: RecordingBash, call: Call, agent: MakeAgent) -> None:
+    async def test_acknowledged(self, recording: RecordingBash, call: Call, agent: MakeAgent, jobs: Jobs) -> None:
         """§5.3: the answer is the id; the job is labelled by its command and owned by the session."""
-        jobs = Jobs()
+        owner = agent()
+        jobs.adopt(owner)
         bash = tool(recording, jobs=jobs)
-        first = await bash.execute(call("sleep 9", agent=agent(), run_in_background=True))
+        first = await bash.execute(call("sleep 9", agent=owner, run_in_background=True))
         second = await bash.execute(call("sleep 8", run_in_background=True))
         assert [first.text, second.text] == ["started background job bash-1", "started background job bash-2"]
         assert first.value == {"kind": "background", "jobId": "bash-1"}
@@ -279,9 +297,11 @@ class TestBackground:
         job = jobs.get("bash-1", owner="s1")
         assert (job.kind, job.label, job.owner) == ("bash", "sleep 9", "s1")
         assert jobs.get("bash-2", owner=None).owner is None
+        registered = owner.session.events[-1]
+        assert registered.data["toolCall"] == {"callId": "c1", "rootCallId": "c1"}
 
     async def test_snapshot_is_taken_once_before_the_start(
-        self, recording: RecordingBash, call: Call, agent: MakeAgent
+        self, recording: RecordingBash, call: Call, agent: MakeAgent, jobs: Jobs
     ) -> None:
         """§5.1: the variables are collected once, before the job starts; later changes do not reach it."""
         asked: list[int] = []
@@ -290,44 +310,60 @@ class TestBackground:
             asked.append(len(recording.started))
             return {"DSH_C": str(len(asked))}
 
-        registry = BashEnvRegistry("/h")
+        registry, owner = BashEnvRegistry("/h"), agent()
+        jobs.adopt(owner)
         dispose = registry.register(BashEnvContributor(name="c", variables={"DSH_C": "c"}, resolve=resolve))
-        await tool(recording, jobs=Jobs(), registry=registry).execute(call(agent=agent(), run_in_background=True))
+        await tool(recording, jobs=jobs, registry=registry).execute(call(agent=owner, run_in_background=True))
         dispose()
         assert asked == [0]
         (spec,) = recording.started
         assert spec.dsh_env == {"DSH_C": "1", "DSH_HOME": "/h", "DSH_SESSION_ID": "s1", "DSH_SHELL": "1"}
 
-    async def test_real_job(self, local: LocalBash, call: Call, agent: MakeAgent) -> None:
+    async def test_real_job(self, local: LocalBash, call: Call, agent: MakeAgent, jobs: Jobs) -> None:
         """§5.3: a job outlives its call, sees its snapshot, and tells its exit code, nonzero too."""
-        jobs = Jobs()
+        owner = agent()
+        jobs.adopt(owner)
         command = "echo $DSH_SESSION_ID; echo $DSH_STALE_SENTINEL; exit 3"
-        await tool(local, jobs=jobs).execute(call(command, agent=agent(), run_in_background=True, timeoutMs=1))
-        process = jobs.get("bash-1", owner="s1").process
-        await process.wait()
-        assert (process.status, process.detail, process.read_output()) == ("completed", "exit code: 3", "s1\n\n")
+        await tool(local, jobs=jobs).execute(call(command, agent=owner, run_in_background=True, timeoutMs=1))
+        job = await jobs.wait("bash-1", owner="s1", timeout_ms=60_000)
+        assert (job.status, job.detail) == ("completed", "exit code: 3")
+        assert jobs.read("bash-1", owner="s1") == "s1\n\n"
 
-    async def test_killed_job(self, local: LocalBash, call: Call) -> None:
+    async def test_killed_job(self, local: LocalBash, call: Call, jobs: Jobs) -> None:
         """§5.3: a killed job tells the signal."""
-        jobs = Jobs()
-        await tool(local, jobs=jobs).execute(call("sleep 600", run_in_background=True))
-        process = jobs.get("bash-1", owner=None).process
-        assert process.kill()
-        await process.wait()
-        assert (process.status, process.detail) == ("killed", "signal: SIGTERM")
+        await tool(local, jobs=jobs).execute(call("echo up; exec sleep 600", run_in_background=True))
+        await until(lambda: jobs.read("bash-1", owner=None) == "up\n")
+        assert jobs.kill("bash-1", owner=None)
+        job = await jobs.wait("bash-1", owner=None, timeout_ms=60_000)
+        assert (job.status, job.detail) == ("killed", "signal: SIGTERM")
 
-    async def test_job_that_cannot_start(self, local: LocalBash, call: Call, tmp_path: Path) -> None:
+    async def test_job_that_cannot_start(self, local: LocalBash, call: Call, tmp_path: Path, jobs: Jobs) -> None:
         """§5.3: a command the system refuses is a job that was killed before it could exit, and says why."""
-        jobs = Jobs()
         await tool(local, jobs=jobs).execute(call(workdir=str(tmp_path / "absent"), run_in_background=True))
-        process = jobs.get("bash-1", owner=None).process
-        await process.wait()
-        assert (process.status, process.detail) == ("killed", "killed before exit")
-        assert "spawn failed" in process.read_output()
+        job = await jobs.wait("bash-1", owner=None, timeout_ms=60_000)
+        assert (job.status, job.detail) == ("killed", "killed before exit")
+        assert "spawn failed" in jobs.read("bash-1", owner=None)
 
-    async def test_disabled(self, recording: RecordingBash, call: Call) -> None:
+    async def test_shell_that_leaves_work_behind(
+        self, local: LocalBash, call: Call, tmp_path: Path, jobs: Jobs
+    ) -> None:
+        """G10: a command that backgrounds itself has not completed while its work goes on."""
+        work = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+        command = f"nohup bash -c '{work}' >/dev/null 2>&1 & echo started"
+        ended: list[Job] = []
+        jobs.on_completion(lambda job, _: ended.append(job))
+        await tool(local, jobs=jobs).execute(call(command, run_in_background=True))
+        remark = "its shell has ended with exit code 0; processes it started still run"
+        await until(lambda: jobs.get("bash-1", owner=None).detail == remark)
+        assert (jobs.get("bash-1", owner=None).status, ended) == ("running", [])
+        assert jobs.read("bash-1", owner=None) == "started\n"
+        (tmp_path / "go").touch()
+        job = await jobs.wait("bash-1", owner=None, timeout_ms=60_000)
+        assert (job.status, job.detail, ended) == ("completed", "exit code: 0", [job])
+
+    async def test_disabled(self, recording: RecordingBash, call: Call, jobs: Jobs) -> None:
         """5.5: a deployment may have no background execution."""
-        bash = tool(recording, jobs=Jobs(), enable_run_in_background=False)
+        bash = tool(recording, jobs=jobs, enable_run_in_background=False)
         error = await failure(bash, call(run_in_background=True))
         expected = "run_in_background is disabled for this deployment (enableRunInBackground: false)"
         assert str(error) == expected
@@ -336,24 +372,43 @@ class TestBackground:
     async def test_no_job_service(self, recording: RecordingBash, call: Call) -> None:
         """5.6: without a job service a background call is a tool error; a foreground one runs."""
         error = await failure(tool(recording), call(run_in_background=True))
-        assert "background jobs are unavailable" in str(error)
+        assert str(error).startswith("background jobs unavailable: ")
         assert error.code == "JOBS_UNAVAILABLE"
         assert recording.started == []
         await tool(recording).execute(call(run_in_background=False))
         assert len(recording.ran) == 1
 
-    async def test_too_many_jobs(self, recording: RecordingBash, call: Call) -> None:
+    async def test_order_of_refusals(self, recording: RecordingBash, call: Call) -> None:
+        """5.5, 5.6: a deployment without background execution says so first."""
+        bash = tool(recording, enable_run_in_background=False)
+        assert "disabled" in str(await failure(bash, call(run_in_background=True)))
+
+    async def test_cancelled_before_its_start(self, recording: RecordingBash, call: Call, jobs: Jobs) -> None:
+        """5.8: a call that was cancelled before it came so far starts nothing and uses up no id."""
+        bash = tool(recording, jobs=jobs)
+
+        async def cancelled_call() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await bash.execute(call(run_in_background=True))
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(cancelled_call())
+        assert (recording.started, jobs.of(None)) == ([], [])
+        assert (await bash.execute(call(run_in_background=True))).text == "started background job bash-1"
+
+    async def test_too_many_jobs(self, recording: RecordingBash, call: Call, jobs: Jobs) -> None:
         """§5.4: a job that is refused is never started."""
-        bash = tool(recording, jobs=Jobs())
+        bash = tool(recording, jobs=jobs)
         for _ in range(10):
             await bash.execute(call(run_in_background=True))
         with pytest.raises(JobError, match="limit"):
             await bash.execute(call(run_in_background=True))
         assert len(recording.started) == 10
 
-    async def test_refused_start(self, recording: RecordingBash, call: Call) -> None:
-        """5.8: a start the executor refuses uses up no id."""
-        jobs = Jobs()
+    async def test_refused_start(self, recording: RecordingBash, call: Call, jobs: Jobs) -> None:
+        """5.20: a start the executor refuses uses up no id."""
         recording.error = WorkdirMissing("/x")
         await failure(tool(recording, jobs=jobs), call(run_in_background=True))
         recording.error = None

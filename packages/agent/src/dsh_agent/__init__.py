@@ -3,11 +3,12 @@
 One invariant: whatever happens inside a turn, its log is balanced when ``prompt`` returns or raises.
 """
 
-from ._agent import Agent, TurnResult
-from ._agents import Agents, AgentsConfig, agents
+from ._agent import Agent, Lineage, TurnResult
+from ._agents import AgentClosing, Agents, AgentsConfig, agents
 from ._checkpoints import turn_end_flush
-from ._job_tools import jobs
-from ._jobs import Job, JobProcess, Jobs, JobStatus
+from ._job import Job, JobOutcome, JobProcess, JobStatus
+from ._job_plugin import JobsConfig, jobs
+from ._jobs import Jobs
 from ._model import ModelAdapter, ModelRequest, ModelRoute
 from ._scripted import ScriptedCall, ScriptedModel, ScriptedReply
 from ._services import (
@@ -25,11 +26,14 @@ from ._tools import Tool, ToolExecution, ToolFailure, ToolResult, Tools
 from .errors import (
     AgentError,
     JobError,
+    JobRefused,
+    JobUnknown,
     ModelFailed,
     NotConfigured,
     ScriptInvalid,
     ToolError,
     ToolExists,
+    WaitInvalid,
 )
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "SESSIONS",
     "TOOLS",
     "Agent",
+    "AgentClosing",
     "AgentError",
     "AgentFailed",
     "AgentStarted",
@@ -47,9 +52,14 @@ __all__ = [
     "AgentsConfig",
     "Job",
     "JobError",
+    "JobOutcome",
     "JobProcess",
+    "JobRefused",
     "JobStatus",
+    "JobUnknown",
     "Jobs",
+    "JobsConfig",
+    "Lineage",
     "ModelAdapter",
     "ModelFailed",
     "ModelRequest",
@@ -68,6 +78,7 @@ __all__ = [
     "Tools",
     "TurnEnded",
     "TurnResult",
+    "WaitInvalid",
     "agents",
     "jobs",
     "turn_end_flush",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from dsh_context import Context, plugin
-from dsh_session import Session, SessionError, SessionMeta
+from dsh_session import Session, SessionHeader, SessionMeta
 
-from ._agent import Agent
+from ._agent import Agent, Lineage
 from ._model import ModelRoute
 from ._services import AGENTS, MODEL, PERSISTENCE, SESSIONS, TOOLS, AgentStarted
 from .errors import NotConfigured
@@ -22,17 +23,34 @@ class AgentsConfig:
     system_prompt: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentClosing:
+    """An agent is about to let go of its session; what works for it ends now, while its log can still grow."""
+
+    agent: Agent
+
+
 class Agents:
-    """Makes agents over the services of a context."""
+    """Makes agents over the services of a context, and knows those that live."""
 
     def __init__(self, ctx: Context, config: AgentsConfig) -> None:
         self._ctx = ctx
         self._config = config
+        self._live: dict[str, Agent] = {}
+
+    def __iter__(self) -> Iterator[Agent]:
+        """Iterate over the live agents, oldest first."""
+        return iter(tuple(self._live.values()))
+
+    def get(self, session_id: str) -> Agent | None:
+        """Return the live agent of that session, or None."""
+        return self._live.get(session_id)
 
     async def create(self, *, meta: SessionMeta | None = None, session_id: str | None = None) -> Agent:
         """Return an agent over a new session, which has its id and header before its first turn."""
+        lineage = await self._lineage(_delegator(meta or SessionMeta()))
         session = self._ctx.require(SESSIONS).create(session_id, meta=meta)
-        return await self._begin(session, "startup")
+        return await self._begin(session, "startup", lineage)
 
     async def resume(self, session_id: str) -> Agent:
         """Return an agent over a stored session; id, header and location stay what they were.
@@ -45,21 +63,61 @@ class Agents:
             raise NotConfigured(msg)
         session = await persistence.resume(session_id)
         try:
+            lineage = await self._lineage(_delegator(session.header))
             self._ctx.require(SESSIONS).enter(session)
-        except SessionError:
+        except BaseException:
             await persistence.detach(session)
             raise
-        return await self._begin(session, "resume")
+        return await self._begin(session, "resume", lineage)
 
     async def close(self, agent: Agent) -> None:
-        """Let go of an agent's session: what it still has to write is written. Raises ``WriteFailed``."""
-        persistence = self._ctx.get(PERSISTENCE)
-        if persistence is not None:
-            await persistence.detach(agent.session)
-        self._ctx.require(SESSIONS).leave(agent.session)
+        """Let go of an agent's session: what works for it ends, and what it still has to write is written.
 
-    async def _begin(self, session: Session, source: Literal["startup", "resume"]) -> Agent:
-        agent = Agent(self._ctx, session, route=self._config.route, system_prompt=self._config.system_prompt)
+        Raises ``WriteFailed``, and an ``ExceptionGroup`` of what ``AgentClosing`` listeners raised.
+        """
+        await agent.stop()
+        try:
+            await self._ctx.emit(AgentClosing(agent=agent))
+        finally:
+            persistence = self._ctx.get(PERSISTENCE)
+            if persistence is not None:
+                await persistence.detach(agent.session)
+            self._ctx.require(SESSIONS).leave(agent.session)
+            if self._live.get(agent.session.id) is agent:
+                del self._live[agent.session.id]
+
+    async def stop(self) -> None:
+        """Keep every agent from opening turns by itself; its session stays as it is."""
+        for agent in self:
+            await agent.stop()
+
+    async def _lineage(self, parent: str | None) -> Lineage | None:
+        """Follow delegations from ``parent`` upwards, through sessions that live and headers that are stored."""
+        if parent is None:
+            return None
+        sessions = self._ctx.require(SESSIONS)
+        stored: Mapping[str, SessionHeader] | None = None
+        root, seen = parent, {parent}
+        while True:
+            live = sessions.get(root)
+            if live is None and stored is None:
+                stored = await self._stored_headers()
+            header = live.header if live is not None else stored.get(root) if stored is not None else None
+            above = None if header is None else _delegator(header)
+            if above is None or above in seen:
+                return Lineage(parent=parent, root=root)
+            seen.add(above)
+            root = above
+
+    async def _stored_headers(self) -> Mapping[str, SessionHeader]:
+        persistence = self._ctx.get(PERSISTENCE)
+        listed = () if persistence is None else await persistence.list()
+        return {entry.header.id: entry.header for entry in listed if entry.header is not None}
+
+    async def _begin(self, session: Session, source: Literal["startup", "resume"], lineage: Lineage | None) -> Agent:
+        config = self._config
+        agent = Agent(self._ctx, session, route=config.route, system_prompt=config.system_prompt, lineage=lineage)
+        self._live[session.id] = agent
         try:
             await self._ctx.emit(AgentStarted(agent=agent, source=source))
         except BaseException:
@@ -70,5 +128,13 @@ class Agents:
 
 @plugin(SESSIONS, TOOLS, MODEL, name="agents")
 async def agents(ctx: Context, config: AgentsConfig) -> None:
-    """Provide ``AGENTS``."""
-    await ctx.provide(AGENTS, Agents(ctx, config))
+    """Provide ``AGENTS``; stopping ends turns that agents opened by themselves."""
+    service = Agents(ctx, config)
+    ctx.effect(service.stop)
+    await ctx.provide(AGENTS, service)
+
+
+def _delegator(header: SessionHeader | SessionMeta) -> str | None:
+    """Return the session that delegated to this one; None for one at the top, and for one that was merely forked."""
+    is_delegated = header.origin == "subagent" or header.delegation_depth > 0
+    return header.parent_session if is_delegated else None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from dsh_context import Context, plugin
-
-from ._jobs import Job, Jobs
-from ._services import JOBS, TOOLS
+from ._job_text import list_line, status_text
+from ._jobs import Jobs
 from ._tools import ToolExecution, ToolResult
 from .errors import JobError, ToolError
 
@@ -32,15 +29,17 @@ class _JobTool:
     def is_concurrency_safe(self, arguments: Mapping[str, Any]) -> bool:  # noqa: ARG002  # the seam's signature
         return True
 
-    def find(self, execution: ToolExecution) -> Job:
-        job_id = execution.arguments["job_id"]
-        if not job_id.strip():
-            msg = f'invalid job_id: expected a non-empty string, got "{job_id}"'
-            raise ToolError(msg)
+    async def execute(self, execution: ToolExecution) -> ToolResult:
+        """Answer one call. Raises ``ToolError``."""
+        agent = execution.agent
         try:
-            return self.jobs.get(job_id, owner=_owner(execution))
+            text = await self.answer(execution.arguments, None if agent is None else agent.session.id)
         except JobError as error:
             raise ToolError(str(error)) from error
+        return ToolResult.of_text(text)
+
+    async def answer(self, arguments: Mapping[str, Any], owner: str | None) -> str:
+        raise NotImplementedError
 
 
 class JobOutput(_JobTool):
@@ -61,14 +60,15 @@ class JobOutput(_JobTool):
         "required": ["job_id"],
     }
 
-    async def execute(self, execution: ToolExecution) -> ToolResult:
+    async def answer(self, arguments: Mapping[str, Any], owner: str | None) -> str:
         """Return the new output and a status line."""
-        job = self.find(execution)
-        if execution.arguments.get("wait"):
-            await _wait(job, execution.arguments.get("timeout_ms", DEFAULT_WAIT_MS))
-        output = job.process.read_output() or "(no new output)"
+        job_id = _job_id(arguments)
+        if arguments.get("wait"):
+            timeout_ms = min(arguments.get("timeout_ms", DEFAULT_WAIT_MS), MAX_WAIT_MS)
+            await self.jobs.wait(job_id, owner=owner, timeout_ms=timeout_ms)
+        output = self.jobs.read(job_id, owner=owner) or "(no new output)"
         separator = "" if output.endswith("\n") else "\n"
-        return ToolResult.of_text(f"{output}{separator}{_status(job)}")
+        return f"{output}{separator}{status_text(self.jobs.get(job_id, owner=owner))}"
 
 
 class JobList(_JobTool):
@@ -78,10 +78,9 @@ class JobList(_JobTool):
     description = "List the background jobs of this session with their status."
     parameters: Mapping[str, Any] = {"type": "object", "properties": {}}
 
-    async def execute(self, execution: ToolExecution) -> ToolResult:
+    async def answer(self, arguments: Mapping[str, Any], owner: str | None) -> str:  # noqa: ARG002  # it has none
         """Return a line a job."""
-        lines = [f"{job.id} [{job.kind}] {job.process.status} — {job.label}" for job in self.jobs.of(_owner(execution))]
-        return ToolResult.of_text("\n".join(lines) or "(no background jobs)")
+        return "\n".join(map(list_line, self.jobs.of(owner))) or "(no background jobs)"
 
 
 class JobKill(_JobTool):
@@ -95,40 +94,20 @@ class JobKill(_JobTool):
         "required": ["job_id"],
     }
 
-    async def execute(self, execution: ToolExecution) -> ToolResult:
+    async def answer(self, arguments: Mapping[str, Any], owner: str | None) -> str:
         """Ask, and say whether there was anything left to end."""
-        job = self.find(execution)
-        if job.process.kill():
-            return ToolResult.of_text(f"requested cancellation of job {job.id}")
-        return ToolResult.of_text(f"job {job.id} had already finished {_status(job)}")
+        job_id = _job_id(arguments)
+        if self.jobs.kill(job_id, owner=owner, reason=arguments.get("reason") or "killed by the model"):
+            return f"requested cancellation of job {job_id}"
+        job = self.jobs.get(job_id, owner=owner)
+        if job.status == "lost":
+            return f"job {job_id} is lost, nothing was signalled: {job.detail}"
+        return f"job {job_id} had already finished {status_text(job)}"
 
 
-@plugin(TOOLS, name="jobs")
-async def jobs(ctx: Context, _config: None) -> None:
-    """Provide ``JOBS`` and its tools; stopping kills what still runs."""
-    registry = Jobs()
-    ctx.effect(registry.close)
-    await ctx.provide(JOBS, registry)
-    tools = ctx.require(TOOLS)
-    for tool in (JobOutput(registry), JobList(registry), JobKill(registry)):
-        ctx.effect(tools.register(tool))
-
-
-def _owner(execution: ToolExecution) -> str | None:
-    return None if execution.agent is None else execution.agent.session.id
-
-
-def _status(job: Job) -> str:
-    detail = job.process.detail
-    return f"[status: {job.process.status}{', ' if detail else ''}{detail}]"
-
-
-async def _wait(job: Job, timeout_ms: float) -> None:
-    if timeout_ms <= 0:
-        msg = f"invalid wait timeout: expected a positive number of milliseconds, got {timeout_ms}"
+def _job_id(arguments: Mapping[str, Any]) -> str:
+    job_id: str = arguments["job_id"]
+    if not job_id.strip():
+        msg = f'invalid job_id: expected a non-empty string, got "{job_id}"'
         raise ToolError(msg)
-    try:
-        async with asyncio.timeout(min(timeout_ms, MAX_WAIT_MS) / 1000):
-            await job.process.wait()
-    except TimeoutError:
-        pass  # a job that still runs is an answer, not a failure
+    return job_id

@@ -8,7 +8,10 @@
     ├── ModelFailed     the model's reply ended in a failure; ends the turn
     ├── ScriptInvalid   a model script that is none; ``where``
     ├── NotConfigured   something an operation needs is not there
-    └── JobError        a job that cannot be started, read or killed
+    └── JobError        something about background jobs
+        ├── JobRefused      one that may not be started
+        ├── JobUnknown      an id that is nobody's, or another session's; ``job_id``, ``is_foreign``
+        └── WaitInvalid     a time to wait that is none; ``timeout_ms``
 """
 
 from __future__ import annotations
@@ -61,4 +64,26 @@ class NotConfigured(AgentError):
 
 
 class JobError(AgentError):
-    """A job that is unknown, foreign, or cannot be started."""
+    """The root of what can be wrong with background jobs."""
+
+
+class JobRefused(JobError):
+    """A job may not be started; nothing was."""
+
+
+class JobUnknown(JobError):
+    """No job that the caller may see has that id."""
+
+    def __init__(self, job_id: str, *, is_foreign: bool) -> None:
+        """``is_foreign`` tells an id of another session from one that is nobody's."""
+        super().__init__(f"job {job_id} belongs to another session" if is_foreign else f"unknown job {job_id}")
+        self.job_id = job_id
+        self.is_foreign = is_foreign
+
+
+class WaitInvalid(JobError):
+    """A time to wait that is no positive finite number."""
+
+    def __init__(self, timeout_ms: float) -> None:
+        super().__init__(f"invalid wait timeout: expected a positive number of milliseconds, got {timeout_ms}")
+        self.timeout_ms = timeout_ms

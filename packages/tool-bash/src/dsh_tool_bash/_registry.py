@@ -17,12 +17,16 @@ HOME_KEY = f"{DSH_ENV_PREFIX}HOME"
 SHELL_KEY = f"{DSH_ENV_PREFIX}SHELL"
 SESSION_ID_KEY = f"{DSH_ENV_PREFIX}SESSION_ID"
 SESSION_JSONL_KEY = f"{DSH_ENV_PREFIX}SESSION_JSONL"
+PARENT_SESSION_ID_KEY = f"{DSH_ENV_PREFIX}PARENT_SESSION_ID"
+ROOT_SESSION_ID_KEY = f"{DSH_ENV_PREFIX}ROOT_SESSION_ID"
 
 _OWN: Mapping[str, str] = MappingProxyType(
     {
         HOME_KEY: "Absolute path of the harness home.",
         SHELL_KEY: "Always 1: the command runs in a shell that the harness manages.",
         SESSION_ID_KEY: "Id of the session whose agent runs the command.",
+        PARENT_SESSION_ID_KEY: "Id of the session that delegated to this one; absent where nobody did.",
+        ROOT_SESSION_ID_KEY: "Id of the session at the top of that chain of delegations, as far as it is known.",
     }
 )
 _KEY = re.compile(re.escape(DSH_ENV_PREFIX) + "[A-Z][A-Z0-9_]*")
@@ -96,8 +100,12 @@ class BashEnvRegistry:
         Raises ``ContributorBroken``, and whatever a resolver raises.
         """
         found = {HOME_KEY: self._home, SHELL_KEY: "1"}
-        if execution.agent is not None:
-            found[SESSION_ID_KEY] = execution.agent.session.header.id
+        agent = execution.agent
+        if agent is not None:
+            found[SESSION_ID_KEY] = agent.session.header.id
+        if agent is not None and agent.lineage is not None:
+            found[PARENT_SESSION_ID_KEY] = agent.lineage.parent
+            found[ROOT_SESSION_ID_KEY] = agent.lineage.root
         for _, registration in sorted(self._registered.items()):
             found.update(_checked(registration, registration.contributor.resolve(execution)))
         return MappingProxyType(dict(sorted(found.items())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -77,7 +78,7 @@ class BashTool:
                 )
             )
             if arguments.get("run_in_background"):
-                return self._start(spec, execution)
+                return await self._start(spec, execution)
             return await self._run(spec)
         except BashError as error:
             raise ToolError(str(error)) from error
@@ -88,20 +89,22 @@ class BashTool:
             raise ToolError("tool call aborted", name="AbortError", code="ABORTED")
         return ToolResult.of_text(render_result(result), value=result_value(result))
 
-    def _start(self, spec: BashExecSpec, execution: ToolExecution) -> ToolResult:
+    async def _start(self, spec: BashExecSpec, execution: ToolExecution) -> ToolResult:
         if not self._background_is_enabled:
             raise ToolError("run_in_background is disabled for this deployment (enableRunInBackground: false)")
         jobs = self._jobs()
         if jobs is None:
             raise ToolError(
-                "background jobs are unavailable: no job service is running; run the command in the foreground",
+                "background jobs unavailable: no job service is running; run the command in the foreground",
                 name="JobsUnavailable",
                 code="JOBS_UNAVAILABLE",
             )
+        await asyncio.sleep(0)  # a call that was cancelled before it came here ends here, and starts nothing
         job_id = jobs.start(
             kind=self.name,
             label=spec.command,
-            owner=None if execution.agent is None else execution.agent.session.header.id,
+            owner=execution.agent,
+            call_id=execution.call_id,
             run=lambda: BashJob(self._bash.start(spec)),
         )
         return ToolResult.of_text(f"started background job {job_id}", value={"kind": "background", "jobId": job_id})
