@@ -23,6 +23,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -96,7 +97,7 @@ class Keeper:
         wake, woken = os.pipe()
         for fd in (wake, woken):
             os.set_blocking(fd, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _ignore)
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         poll = select.poll()
         poll.register(self._harness, select.POLLIN)
@@ -130,6 +131,8 @@ class Keeper:
                 self._terminate()
             case ("kill",) if self._root is not None:
                 self._kill()
+            case _:
+                pass  # the tree that this is about has just ended
         for fd in fds:
             os.close(fd)
 
@@ -246,6 +249,10 @@ class Keeper:
             os.read(wake, 4096)
         except BlockingIOError:
             pass
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Handle SIGCHLD, so that it wakes the loop by its descriptor; a signal that is ignored does not."""
 
 
 def _candidates(program: bytes, env: dict[bytes, bytes]) -> list[bytes]:

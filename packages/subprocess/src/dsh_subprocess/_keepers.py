@@ -75,15 +75,20 @@ class Keeper:
         _FORKS.add(self)
 
     def tell(self, *message: Any, fds: Sequence[int] = ()) -> None:
-        """Send a message. What the socket does not take at once goes later; that a keeper has ended is heard."""
+        """Send a message. What the socket does not take at once goes later; that a keeper has ended is heard.
+
+        Raises ``OSError`` when descriptors cannot be sent, and then nothing was.
+        """
         if self._heard_out.is_set():
             return
         body = marshal.dumps(message)
         data = _LENGTH.pack(len(body)) + body
         sent = 0
-        if not self._outbox:
+        if fds:
+            sent = socket.send_fds(self._socket, [data], fds)
+        elif not self._outbox:
             with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
-                sent = socket.send_fds(self._socket, [data], fds) if fds else self._socket.send(data)
+                sent = self._socket.send(data)
         if sent < len(data):
             self._outbox += data[sent:]
             self._loop.add_writer(self._socket, self._writable)
