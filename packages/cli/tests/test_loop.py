@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from dsh_cli import main
+from dsh_persistence_jsonl import JsonlLogStore
+from dsh_session import Session, SessionHeader
 
 
 def loop(*arguments: object):
@@ -65,13 +67,40 @@ def test_a_leak_is_reported_and_fails(monkeypatch, tmp_path):
     import dsh_cli._loop as module
 
     monkeypatch.setenv("HARMLESS_NAME", "x")
-    monkeypatch.setattr(module, "dropped_names", lambda: ["HARMLESS_NAME"])
+    monkeypatch.setattr(module, "dropped_names", lambda *, policy: ["HARMLESS_NAME"])
 
     done = loop("--home", tmp_path)
 
     assert 1 == done.exit_code
     assert "HARMLESS_NAME is here" in done.stdout
     assert "LEAKED: HARMLESS_NAME" in done.stdout
+
+
+def test_what_a_shell_makes_for_itself_is_no_leak(monkeypatch, tmp_path):
+    """Bash always has SHELLOPTS; only one that it inherited would be in its environment."""
+    monkeypatch.setenv("SHELLOPTS", "braceexpand")
+
+    report = json.loads(loop("--home", tmp_path, "--json").stdout)
+
+    assert [] == report["leaked"]
+    assert "SHELLOPTS" in report["scrubbed"]
+
+
+def test_a_delegated_session_knows_where_it_comes_from(monkeypatch, tmp_path):
+    """Its own lineage is no leak, whatever an outer harness says; people see it."""
+    header = SessionHeader(id="session-child", created_at=1, parent_session="session-top", origin="subagent")
+    session = Session(header)
+    session.append("plugin:acme/note", {})
+    with JsonlLogStore(tmp_path / "sessions").create(header) as writer:
+        writer.append(session.batch(0))
+    for name in ("DSH_PARENT_SESSION_ID", "DSH_ROOT_SESSION_ID"):
+        monkeypatch.setenv(name, "poison")
+
+    done = loop("--home", tmp_path, "--resume", "session-child")
+
+    assert 0 == done.exit_code
+    assert "DSH_PARENT_SESSION_ID session-top" in done.stdout
+    assert "poison" not in done.stdout
 
 
 def test_a_script_of_ones_own_and_resuming(tmp_path):

@@ -16,6 +16,9 @@ class ExitCode(IntEnum):
     """No such session, or several."""
     UNREADABLE = 4
     """Something is there and cannot be used: busy, another format, no permission."""
+    COMMAND_REFUSED = 126
+    """The command to run is there and may not run; as ``env`` and shells say it."""
+    COMMAND_MISSING = 127
 
 
 class SelectorFails(Exception):

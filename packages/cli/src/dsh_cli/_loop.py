@@ -15,7 +15,7 @@ from dsh_agent import ScriptedModel, TurnResult
 from dsh_agent_core import HarnessConfig, harness
 from dsh_persistence import StoredPrefix
 from dsh_session import SessionMeta
-from dsh_subprocess import DSH_ENV_PREFIX, dropped_names
+from dsh_subprocess import DSH_ENV_PREFIX, STRICT, dropped_names
 
 from ._exit import ExitCode
 from ._show import print_conversation
@@ -24,12 +24,14 @@ from ._text import console, event_json, print_json, print_labelled
 PROMPT = "Tell me who you are: look at your environment."
 SYSTEM_PROMPT = "You are the scripted model of a demonstration. You use the shell you are given."
 
-MANAGED = tuple(f"{DSH_ENV_PREFIX}{name}" for name in ("HOME", "SHELL", "SESSION_ID", "SESSION_JSONL"))
-HOME, SHELL, SESSION_ID, SESSION_JSONL = MANAGED
+_FACTS = ("HOME", "SHELL", "SESSION_ID", "SESSION_JSONL", "PARENT_SESSION_ID", "ROOT_SESSION_ID")
+MANAGED = tuple(f"{DSH_ENV_PREFIX}{name}" for name in _FACTS)
+HOME, SHELL, SESSION_ID, SESSION_JSONL, PARENT_SESSION_ID, ROOT_SESSION_ID = MANAGED
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Values of managed names only; of names that must not be there, whether they are.
+# Values of managed names only; of names that must not be there, whether they are. The environment is asked for those: a
+# shell makes some of them for itself (SHELLOPTS) and exports none.
 _PROBE = f"""\
 for name in {" ".join(MANAGED)}; do
   if [ -n "${{!name+set}}" ]; then echo "$name = ${{!name}}"; else echo "$name is absent"; fi
@@ -38,7 +40,7 @@ if [ -n "${{{SESSION_JSONL}+set}}" ]; then
   if [ -e "${SESSION_JSONL}" ]; then echo "the log exists"; else echo "the log does not exist yet"; fi
 fi
 for name in %s; do
-  if [ -n "${{!name+set}}" ]; then echo "$name is here"; else echo "$name is absent"; fi
+  if printenv "$name" >/dev/null; then echo "$name is here"; else echo "$name is absent"; fi
 done"""
 
 
@@ -98,7 +100,7 @@ class Report:
             "session_jsonl": facts.managed.get(SESSION_JSONL),
             "existed_before_flush": facts.log_existed,
             "leaked": self.leaked,
-            "scrubbed": dropped_names(),
+            "scrubbed": dropped_names(policy=STRICT),
             "header_id": self.stored.header.id,
             "log": self.stored.source,
             "reason": dict(self.turn.reason),
@@ -113,12 +115,13 @@ class Report:
         out.print(f"The loop ran {place}.\n", style="bold")
         out.print("What the shell child saw", style="bold")
         for name in MANAGED:
-            print_labelled(out, f"  {name:<18}", facts.managed.get(name, "absent"))
+            if name not in (PARENT_SESSION_ID, ROOT_SESSION_ID) or name in facts.managed:  # few sessions have those
+                print_labelled(out, f"  {name:<18}", facts.managed.get(name, "absent"))
         if self.expected[SESSION_JSONL] is not None:
             existed = {True: "yes", False: "not yet: nothing had been flushed", None: "it did not say"}
             print_labelled(out, f"  {'log there?':<18}", existed[facts.log_existed])
         out.print("\nWhat was kept from it", style="bold")
-        print_labelled(out, " ", ", ".join(dropped_names()) or "nothing: there was nothing to keep")
+        print_labelled(out, " ", ", ".join(dropped_names(policy=STRICT)) or "nothing: there was nothing to keep")
         if self.leaked:
             out.print(f"  LEAKED: {', '.join(self.leaked)}", style="bold red")
         out.print("\nThe conversation", style="bold")
@@ -162,7 +165,7 @@ def run_loop(options: LoopOptions, *, as_json: bool) -> ExitCode:
 
 def _model() -> ScriptedModel:
     """Return the model that makes its shell say who it is."""
-    unwanted = [name for name in dropped_names() if name not in MANAGED and _IDENTIFIER.fullmatch(name)]
+    unwanted = [name for name in dropped_names(policy=STRICT) if name not in MANAGED and _IDENTIFIER.fullmatch(name)]
     call = {"command": _PROBE % " ".join(unwanted), "description": "Print who this shell belongs to"}
     asking = {"text": "I will ask my shell.", "tools": [{"name": "bash", "arguments": call}]}
     return ScriptedModel.from_replies([asking, {"text": "That is who I am."}])
@@ -192,5 +195,7 @@ async def _run(options: LoopOptions) -> Report:
         SHELL: "1",
         SESSION_ID: agent.session.id,
         SESSION_JSONL: None if location is None else location.path,
+        PARENT_SESSION_ID: None if agent.lineage is None else agent.lineage.parent,
+        ROOT_SESSION_ID: None if agent.lineage is None else agent.lineage.root,
     }
     return Report(where=options.where, turn=turn, stored=stored, expected=expected)

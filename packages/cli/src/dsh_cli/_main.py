@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import click
 
 from ._exit import ExitCode, exit_code_of
 
+_OWN_PROCESS = object()
+"""What commands find as their context's object when the process is ``dshpy``, and not somebody's who calls us."""
+
 
 class _Commands(click.Group):
     """Turns the packages' errors into a message and an exit code."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command line; called with nothing, as the script ``dshpy`` does, it is the program's."""
+        return self.main(*args, **kwargs) if args or kwargs else self.main(obj=_OWN_PROCESS)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command."""
@@ -53,7 +61,7 @@ def main() -> None:
     event is the latest; or the path of a log file or a session's folder, which needs no root.
 
     Exit codes: 0 fine, 1 damage, a failed turn or a broken promise, 2 usage, 3 not found or ambiguous, 4 unreadable or
-    of another format.
+    of another format; of env --clean the command's own, 126 when it cannot be run, 127 when it was not found.
     """
 
 
@@ -244,10 +252,51 @@ def loop(
 
     The scripted model asks its shell who it is. The report shows what the child saw and what was kept from it.
     """
+    if click.get_current_context().obj is _OWN_PROCESS:
+        from ._seal import seal  # noqa: PLC0415  # commands load what they need
+
+        seal()
     from ._loop import LoopOptions, run_loop  # noqa: PLC0415  # commands load what they need
 
     options = LoopOptions(home=home, root=root, window_ms=window_ms, script=script, resume=resume, where=where)
     sys.exit(run_loop(options, as_json=as_json))
+
+
+@main.command(context_settings={"allow_interspersed_args": False})
+@click.option("--session", "selector", metavar="SEL", help="With the values that a shell of this session gets.")
+@_root
+@_json
+@click.option("--clean", is_flag=True, help="Run COMMAND without managed names and marks of other harnesses.")
+@click.argument("command", metavar="[COMMAND [ARG]...]", nargs=-1, type=click.UNPROCESSED)
+def env(selector: str | None, root: str | None, *, as_json: bool, clean: bool, command: tuple[str, ...]) -> None:
+    """Print what a harness's shells are told, and what of this environment they do not inherit.
+
+    Of what is not inherited, names and rules are printed, never a value. A session is only read.
+
+    With --clean, dshpy becomes COMMAND, in this environment without any DSH_ name and without the marks of other
+    harnesses. Credentials stay.
+    """
+    if clean or command:
+        _check_command(command, clean=clean, others={"--session": selector, "--root": root, "--json": as_json or None})
+        from ._clean import exec_clean  # noqa: PLC0415  # commands load what they need
+
+        sys.exit(exec_clean(command))
+    if selector is not None:
+        _check_selector(selector, root)
+    elif root is not None:
+        raise click.UsageError("--root goes with --session; without it no session is looked for.")
+    from ._env import print_env  # noqa: PLC0415  # commands load what they need
+
+    sys.exit(print_env(selector, root, as_json=as_json))
+
+
+def _check_command(command: tuple[str, ...], *, clean: bool, others: dict[str, object]) -> None:
+    """Refuse a command without --clean, --clean without a command, and what says nothing to one."""
+    if not clean:
+        raise click.UsageError(f"{command[0]} is run only with --clean; give that before it.")
+    if not command or not command[0]:
+        raise click.UsageError("--clean needs a command to run: dshpy env --clean -- COMMAND [ARG]...")
+    _exclude({"--clean": True, **{name: value is not None for name, value in others.items()}})
 
 
 @main.group()
