@@ -309,11 +309,12 @@ class TestSettlement:
         assert ["running", "stopping", "completed"] == seen
 
     async def test_the_first_end_counts(self, jobs: Jobs, agent: MakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-        """5.25: a job that was given up has failed, whatever its producer says later."""
+        """5.25: a job that was given up has failed, whatever its producer says; an end stays."""
         monkeypatch.setattr(_jobs, "TEARDOWN_S", 0.05)
         owner, process = agent("s"), Producer(obeys=False)
         jobs.adopt(owner)
         start(jobs, process, owner=owner)
+        start(jobs, owner=owner)
         ends: list[Job] = []
         jobs.on_completion(lambda job, _: ends.append(job))
 
@@ -321,9 +322,14 @@ class TestSettlement:
         process.finish()
         await settle()
 
-        assert [("failed", "it did not end within 0.05 s of being cancelled")] == [(e.status, e.detail) for e in ends]
+        gave_up = "it did not end within 0.05 s of being cancelled"
+        assert [("bash-2", "killed", "signal: SIGTERM"), ("bash-1", "failed", gave_up)] == [
+            (end.id, end.status, end.detail) for end in ends
+        ]
         settled = [event.data for event in owner.session.events if event.type == "job/settled"]
-        assert [("failed", "teardown", False)] == [(e["status"], e["cause"], e["producerReported"]) for e in settled]
+        assert [("killed", "teardown", True), ("failed", "teardown", False)] == [
+            (end["status"], end["cause"], end["producerReported"]) for end in settled
+        ]
 
     async def test_a_producer_that_raises_has_failed(self, jobs: Jobs, agent: MakeAgent) -> None:
         """5.25: whatever happens to a job, it ends."""
