@@ -13,7 +13,9 @@ from dsh_bash_local import LocalBash, LocalBashConfig
 class TestLocalBash(BashContract):
     """Its commands inherit this process's environment, as those of a harness do."""
 
-    capabilities = BashCapabilities(shows_processes=True, inherits_environment=True, finds_bash_on_path=True)
+    capabilities = BashCapabilities(
+        shows_processes=True, leaves_children=True, inherits_environment=True, finds_bash_on_path=True
+    )
 
     @pytest.fixture
     def open_bash(self, tmp_path: Path) -> OpenBash:

@@ -107,7 +107,7 @@ class BackgroundPromises:
         await trial.appears("ready")
         process.kill()
         await process.wait()
-        async with asyncio.timeout(10):  # far more than any grace
+        async with asyncio.timeout(5):  # far more than any grace
             while await trial.living(marker):  # noqa: ASYNC110  # nothing tells of it
                 await asyncio.sleep(0.05)
 
@@ -131,7 +131,7 @@ class BackgroundPromises:
     async def test_b51_the_callers_event(self, trial: Trial) -> None:
         """B51: the cancel event kills what runs, and changes nothing that has ended."""
         cancel, late = asyncio.Event(), asyncio.Event()
-        running = trial.start("touch ready; exec sleep 10", cancel=cancel)
+        running = trial.start("touch ready; exec sleep 6", cancel=cancel)
         ended = trial.start("exit 5", cancel=late)
         await trial.appears("ready")
         await ended.wait()

@@ -21,6 +21,8 @@ class BashCapabilities:
     """A command finds every process of the executor's commands in ``/proc``, where it runs."""
     contains_sessions: bool = False
     """What leaves the session, or forks twice, is ended with its command as everything else is."""
+    leaves_children: bool = False
+    """What a command leaves running in the background lives on when its shell has ended."""
     inherits_environment: bool = False
     """Commands inherit the environment of this process, as far as it is harmless."""
     finds_bash_on_path: bool = False

@@ -37,7 +37,9 @@ OVERRIDES = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"
 class PlainBash:
     """Runs commands on this machine: ``async with PlainBash() as bash``."""
 
-    capabilities = BashCapabilities(shows_processes=True, inherits_environment=True, finds_bash_on_path=True)
+    capabilities = BashCapabilities(
+        shows_processes=True, leaves_children=True, inherits_environment=True, finds_bash_on_path=True
+    )
     command_type: type[PlainCommand] = PlainCommand
     stream_type: type[PlainStream] = PlainStream
     grace_s = 0.4

@@ -125,7 +125,9 @@ class RunningPromises:
         results = await asyncio.gather(*(trial.run(script) for script in scripts))
         assert [ending(result) for result in results] == [(0, None, False, False)] * 3
         assert [result.stdout.text for result in results] == ["hi\n"] * 3
-        assert [result.pipes_held for result in results] == [True, True, False]
+        assert not results[-1].pipes_held
+        if trial.capabilities.leaves_children:
+            assert [result.pipes_held for result in results] == [True, True, False]
 
     @on_trial
     async def test_b19_a_missing_directory(self, trial: Trial) -> None:

@@ -18,6 +18,7 @@ import pytest
 from .._seam import Bash, BashProcess
 from .._values import BashDelta, BashExecRequest, BashRunResult
 from ._capabilities import BashCapabilities, OpenBash
+from .plugin import PROMISE
 
 PATIENCE_S = 60
 """How long a test may hang. Nothing that keeps its promises is held to a time."""
@@ -131,6 +132,7 @@ def on_trial(scenario: Scenario) -> Callable[[Any, Trial], None]:
     def test(self: Any, trial: Trial) -> None:
         asyncio.run(hold(self, trial))
 
+    setattr(test, PROMISE, (scenario.__doc__ or "").partition(":")[0])
     return test
 
 
