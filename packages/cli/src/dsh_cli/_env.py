@@ -50,7 +50,7 @@ class Surface:
         else:
             out.print(f"What a shell of {printable(self.session_id)} is told", style="bold")
         out.print(self._managed())
-        out.print("\nWhat a shell does not inherit from here", style="bold")
+        out.print("\nWhat a shell does not inherit from here, or not as it is", style="bold")
         if self.dropped:
             out.print(_table(("variable", "rule"), [(one.name, one.rule) for one in self.dropped]))
         else:

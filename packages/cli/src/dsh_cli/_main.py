@@ -269,9 +269,10 @@ def loop(
 @click.option("--clean", is_flag=True, help="Run COMMAND without managed names and marks of other harnesses.")
 @click.argument("command", metavar="[COMMAND [ARG]...]", nargs=-1, type=click.UNPROCESSED)
 def env(selector: str | None, root: str | None, *, as_json: bool, clean: bool, command: tuple[str, ...]) -> None:
-    """Print what a harness's shells are told, and what of this environment they do not inherit.
+    """Print what shells are told, and what they do not inherit.
 
-    Of what is not inherited, names and rules are printed, never a value. A session is only read.
+    Of what shells do not inherit from this environment, names and rules are printed, never a value. A session is only
+    read.
 
     With --clean, dshpy becomes COMMAND, in this environment without any DSH_ name and without the marks of other
     harnesses. Credentials stay.
