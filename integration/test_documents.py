@@ -14,7 +14,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README.md")],
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/README*.md")],
     key=lambda path: str(path.relative_to(ROOT)),
 )
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
