@@ -4,18 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsh_agent import Agent, Jobs, Lineage, ModelRoute, ToolExecution
-from dsh_bash import BashDelta, BashExecRequest, BashExecSpec, BashOutput, BashRunResult, BashStatus
+from dsh_agent import (
+    AGENTS,
+    JOBS,
+    MODEL,
+    PERSISTENCE,
+    SESSIONS,
+    TOOLS,
+    Agent,
+    Agents,
+    AgentsConfig,
+    Jobs,
+    Lineage,
+    ModelRoute,
+    ScriptedModel,
+    ToolExecution,
+    Tools,
+    agents,
+)
+from dsh_agent import (
+    jobs as jobs_plugin,
+)
+from dsh_bash import BASH, BashDelta, BashExecRequest, BashExecSpec, BashOutput, BashRunResult, BashStatus
 from dsh_bash_local import LocalBash, LocalBashConfig
 from dsh_context import App
-from dsh_session import Session, SessionHeader
+from dsh_persistence import SessionPersistence
+from dsh_persistence_jsonl import JsonlLogStore
+from dsh_session import Session, SessionHeader, Sessions
+from dsh_tool_bash import ToolBashConfig, tool_bash
+
+# Test modules cannot import each other under importlib mode; this makes ``waiting`` importable.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @dataclass
@@ -93,6 +121,42 @@ class RecordingBash:
         return RecordedProcess()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    app: App
+    agents: Agents
+    jobs: Jobs
+
+
+OpenLoop = Callable[[Sequence[Mapping[str, Any]]], AbstractAsyncContextManager[Loop]]
+
+
+@pytest.fixture
+def open_loop(tmp_path: Path, parent_env: Mapping[str, str]) -> OpenLoop:
+    """A loop with jobs; leaving it ends everything in order."""
+
+    @asynccontextmanager
+    async def start(replies: Sequence[Mapping[str, Any]]) -> AsyncIterator[Loop]:
+        model, sessions = ScriptedModel.from_replies(replies), Sessions()
+        async with App() as app:
+            persistence = SessionPersistence(JsonlLogStore(tmp_path / "sessions"))
+            app.effect(persistence.close)
+            sessions.observe(persistence.attach)
+            local = LocalBash(LocalBashConfig(cwd=str(tmp_path), grace_ms=400), parent_env=parent_env)
+            app.effect(local.close)
+            await app.provide(SESSIONS, sessions)
+            await app.provide(PERSISTENCE, persistence)
+            await app.provide(TOOLS, Tools())
+            await app.provide(MODEL, model)
+            await app.provide(BASH, local)
+            await app.plugin(jobs_plugin, None)
+            await app.plugin(tool_bash, ToolBashConfig(home=str(tmp_path / "home")))
+            await app.plugin(agents, AgentsConfig(route=model.route))
+            yield Loop(app=app, agents=app.require(AGENTS), jobs=app.require(JOBS))
+
+    return start
+
+
 Call = Callable[..., ToolExecution]
 
 
@@ -107,11 +171,16 @@ def process() -> RecordedProcess:
 
 
 @pytest.fixture
-async def local(tmp_path: Path) -> AsyncIterator[LocalBash]:
-    """Real commands, whose parent environment carries the facts of another harness."""
-    parent = {"PATH": os.environ["PATH"], "DSH_SESSION_ID": "outer", "DSH_STALE_SENTINEL": "stale"}
+def parent_env() -> Mapping[str, str]:
+    """What commands inherit from: it carries the facts of another harness."""
+    return {"PATH": os.environ["PATH"], "DSH_SESSION_ID": "outer", "DSH_STALE_SENTINEL": "stale"}
+
+
+@pytest.fixture
+async def local(tmp_path: Path, parent_env: Mapping[str, str]) -> AsyncIterator[LocalBash]:
+    """Real commands."""
     config = LocalBashConfig(cwd=str(tmp_path), grace_ms=400)
-    async with LocalBash(config, parent_env=parent) as bash:
+    async with LocalBash(config, parent_env=parent_env) as bash:
         yield bash
 
 

@@ -7,76 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import is_alive, until
 
-from dsh_agent import (
-    AGENTS,
-    JOBS,
-    MODEL,
-    PERSISTENCE,
-    SESSIONS,
-    TOOLS,
-    Agent,
-    Agents,
-    AgentsConfig,
-    Jobs,
-    ScriptedModel,
-    Tools,
-    TurnEnded,
-    agents,
-    jobs,
-)
-from dsh_bash import BASH
-from dsh_bash_local import LocalBash, LocalBashConfig
-from dsh_context import App
-from dsh_persistence import SessionPersistence
+from dsh_agent import Agent, TurnEnded
 from dsh_persistence_jsonl import JsonlLogStore
-from dsh_session import SessionEvent, SessionMeta, Sessions
-from dsh_tool_bash import ToolBashConfig, tool_bash
+from dsh_session import SessionEvent, SessionMeta
+
+if TYPE_CHECKING:
+    from conftest import OpenLoop
 
 Replies = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loop:
-    app: App
-    agents: Agents
-    jobs: Jobs
-
-
-OpenLoop = Callable[[Replies], AbstractAsyncContextManager[Loop]]
-
-
-@pytest.fixture
-def open_loop(tmp_path: Path) -> OpenLoop:
-    """A loop with jobs; leaving it ends everything in order."""
-
-    @asynccontextmanager
-    async def start(replies: Replies) -> AsyncIterator[Loop]:
-        model, sessions = ScriptedModel.from_replies(replies), Sessions()
-        async with App() as app:
-            persistence = SessionPersistence(JsonlLogStore(tmp_path / "sessions"))
-            app.effect(persistence.close)
-            sessions.observe(persistence.attach)
-            local = LocalBash(LocalBashConfig(cwd=str(tmp_path), grace_ms=400))
-            app.effect(local.close)
-            await app.provide(SESSIONS, sessions)
-            await app.provide(PERSISTENCE, persistence)
-            await app.provide(TOOLS, Tools())
-            await app.provide(MODEL, model)
-            await app.provide(BASH, local)
-            await app.plugin(jobs, None)
-            await app.plugin(tool_bash, ToolBashConfig(home=str(tmp_path / "home")))
-            await app.plugin(agents, AgentsConfig(route=model.route))
-            yield Loop(app=app, agents=app.require(AGENTS), jobs=app.require(JOBS))
-
-    return start
 
 
 def bash(command: str, **arguments: Any) -> Mapping[str, Any]:
@@ -90,21 +35,6 @@ def job(name: str, **arguments: Any) -> Mapping[str, Any]:
 def results(agent: Agent) -> list[str]:
     """The text of each tool result in the log."""
     return [e.data["message"]["content"][0]["text"] for e in agent.session.events if e.type == "tool/result"]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what is about to hold; the bound only prevents a hang."""
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie is dead: what nobody reaps here is reaped by whoever inherited it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def pid_in(path: Path) -> int | None:

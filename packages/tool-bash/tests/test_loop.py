@@ -5,29 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dsh_agent import (
-    AGENTS,
-    MODEL,
-    PERSISTENCE,
-    SESSIONS,
-    TOOLS,
-    Agent,
-    AgentsConfig,
-    ScriptedModel,
-    Tools,
-    agents,
-)
-from dsh_bash import BASH
-from dsh_bash_local import LocalBash
-from dsh_context import App
-from dsh_persistence import SessionPersistence
-from dsh_persistence_jsonl import JsonlLogStore
-from dsh_session import SessionMeta, Sessions
-from dsh_tool_bash import ToolBashConfig, tool_bash
+from dsh_agent import Agent
+from dsh_session import SessionMeta
+
+if TYPE_CHECKING:
+    from conftest import OpenLoop
 
 Replies = Sequence[Mapping[str, Any]]
 OpenAgent = Callable[[Replies], AbstractAsyncContextManager[Agent]]
@@ -38,22 +24,13 @@ def bash(command: str, **arguments: Any) -> Mapping[str, Any]:
 
 
 @pytest.fixture
-def open_agent(app: App, local: LocalBash, tmp_path: Path) -> OpenAgent:
+def open_agent(open_loop: OpenLoop, tmp_path: Path) -> OpenAgent:
     """A running agent over JSONL persistence and real commands."""
 
     @asynccontextmanager
     async def start(replies: Replies) -> AsyncIterator[Agent]:
-        model, sessions = ScriptedModel.from_replies(replies), Sessions()
-        async with SessionPersistence(JsonlLogStore(tmp_path / "sessions")) as persistence:
-            sessions.observe(persistence.attach)
-            await app.provide(SESSIONS, sessions)
-            await app.provide(PERSISTENCE, persistence)
-            await app.provide(TOOLS, Tools())
-            await app.provide(MODEL, model)
-            await app.provide(BASH, local)
-            await app.plugin(tool_bash, ToolBashConfig(home=str(tmp_path / "home")))
-            await app.plugin(agents, AgentsConfig(route=model.route))
-            yield await app.require(AGENTS).create(meta=SessionMeta(cwd=str(tmp_path)), session_id="s1")
+        async with open_loop(replies) as loop:
+            yield await loop.agents.create(meta=SessionMeta(cwd=str(tmp_path)), session_id="s1")
 
     return start
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from waiting import is_alive, until
 
 from dsh_agent import Agent, Job, JobError, Jobs, Tool, ToolError, ToolExecution
 from dsh_bash import DSH_ENV_PREFIX, Bash, WorkdirMissing
@@ -29,21 +30,6 @@ async def failure(bash: BashTool, execution: ToolExecution) -> ToolError:
     with pytest.raises(ToolError) as caught:
         await bash.execute(execution)
     return caught.value
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what is about to hold; the bound only prevents a hang."""
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie is dead: what nobody reaps here is reaped by whoever inherited it."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 class TestDeclaration:
