@@ -92,9 +92,6 @@ async def test_what_a_self_backgrounding_command_leaves(open_loop: OpenLoop, tmp
         await until(lambda: ended == [1, 2, 3])
 
 
-@pytest.mark.xfail(
-    raises=AssertionError, strict=True, reason="LocalBashProcess.kill does not reach what outlived its shell"
-)
 async def test_killing_what_a_self_backgrounding_command_left(open_loop: OpenLoop, tmp_path: Path) -> None:
     """G10: job_kill ends processes that outlived their shell."""
     pid = tmp_path / "pid"

@@ -13,6 +13,7 @@ from dsh_agent import (
     SESSIONS,
     Agents,
     AgentsConfig,
+    JobsConfig,
     ModelAdapter,
     ModelRoute,
     agents,
@@ -57,6 +58,8 @@ class HarnessConfig:
     bash: LocalBashConfig = field(default_factory=LocalBashConfig)
     parent_env: Mapping[str, str] | None = field(default=None, repr=False)
     """What shell children inherit from, after the scrub; None is this process's environment."""
+    jobs: JobsConfig = field(default_factory=JobsConfig)
+    """How an agent learns that a background job of its has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,7 @@ async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
         stored = PersistenceConfig(root=root, encoding=config.encoding, window_ms=config.window_ms)
         await app.plugin(persistence, stored)
         await app.plugin(local_bash, LocalBashPluginConfig(limits=config.bash, parent_env=config.parent_env))
-        await app.plugin(jobs, None)
+        await app.plugin(jobs, config.jobs)
         await app.plugin(tool_bash, ToolBashConfig(home=home))
         await app.plugin(turn_end_flush, None)
         await app.plugin(agents, AgentsConfig(route=config.route, system_prompt=config.system_prompt))

@@ -48,7 +48,7 @@ class Agents:
 
     async def create(self, *, meta: SessionMeta | None = None, session_id: str | None = None) -> Agent:
         """Return an agent over a new session, which has its id and header before its first turn."""
-        lineage = await self._lineage(_delegator(meta or SessionMeta()))
+        lineage = await self.lineage_of(meta or SessionMeta())
         session = self._ctx.require(SESSIONS).create(session_id, meta=meta)
         return await self._begin(session, "startup", lineage)
 
@@ -63,7 +63,7 @@ class Agents:
             raise NotConfigured(msg)
         session = await persistence.resume(session_id)
         try:
-            lineage = await self._lineage(_delegator(session.header))
+            lineage = await self.lineage_of(session.header)
             self._ctx.require(SESSIONS).enter(session)
         except BaseException:
             await persistence.detach(session)
@@ -91,19 +91,23 @@ class Agents:
         for agent in self:
             await agent.stop()
 
-    async def _lineage(self, parent: str | None) -> Lineage | None:
-        """Follow delegations from ``parent`` upwards, through sessions that live and headers that are stored."""
+    async def lineage_of(self, header: SessionHeader | SessionMeta) -> Lineage | None:
+        """Return who delegated to a session, None when nobody did.
+
+        Delegations are followed upwards through sessions that live and headers that are stored.
+        """
+        parent = _delegator(header)
         if parent is None:
             return None
-        sessions = self._ctx.require(SESSIONS)
+        live = self._ctx.require(SESSIONS)
         stored: Mapping[str, SessionHeader] | None = None
         root, seen = parent, {parent}
         while True:
-            live = sessions.get(root)
-            if live is None and stored is None:
+            session = live.get(root)
+            if session is None and stored is None:
                 stored = await self._stored_headers()
-            header = live.header if live is not None else stored.get(root) if stored is not None else None
-            above = None if header is None else _delegator(header)
+            known = session.header if session is not None else (stored or {}).get(root)
+            above = None if known is None else _delegator(known)
             if above is None or above in seen:
                 return Lineage(parent=parent, root=root)
             seen.add(above)

@@ -64,11 +64,10 @@ class LocalBashProcess:
         )
 
     def kill(self) -> bool:
-        """Terminate the whole tree; True while it runs and was not killed before, else False."""
-        if self.status != "running":
-            return False
+        """Terminate the whole tree, also what outlives its shell; True while it runs and was not killed before."""
+        runs = self.status == "running"
         self._tree.terminate()
-        return True
+        return runs
 
     @property
     def _exit(self) -> ProcessExit | None:

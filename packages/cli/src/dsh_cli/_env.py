@@ -14,7 +14,7 @@ from dsh_subprocess import STRICT, Dropped, explain
 from dsh_tool_bash import BASH_ENV, BashEnvVariable
 
 from ._exit import ExitCode
-from ._selectors import Selected, delegator, select
+from ._selectors import Selected, select
 from ._text import console, print_json, printable
 
 if TYPE_CHECKING:
@@ -111,8 +111,6 @@ def _config(selected: Selected | None, root: str | None) -> HarnessConfig:
 
 async def _call(running: Harness, header: SessionHeader, route: ModelRoute) -> ToolExecution:
     """Return a call as the session's agent would make it. A resume would make the agent, but claim and repair, too."""
-    agents = running.agents
-    # Lineage as a resume finds it; agents have no public way to ask for it.
-    lineage = await agents._lineage(delegator(header))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # as said
+    lineage = await running.agents.lineage_of(header)
     agent = Agent(running.context, Session(header), route=route, system_prompt="", lineage=lineage)
     return ToolExecution(call_id="env", name="bash", arguments={}, agent=agent)

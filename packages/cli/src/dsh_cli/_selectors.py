@@ -155,11 +155,6 @@ def _rank(store: LogStore, entry: ListedSession) -> tuple[int, int, str]:
     return (stored.events[-1].time if stored.events else header.created_at, header.created_at, header.id)
 
 
-def delegator(header: SessionHeader) -> str | None:
-    """Return the session that delegated to this one; None at the top of a chain, and for a fork, which nobody did."""
-    return header.parent_session if _is_child(header) else None
-
-
 def _is_child(header: SessionHeader) -> bool:
     """A fork has a parent and is nobody's child."""
     return header.origin == "subagent" or header.delegation_depth > 0
