@@ -19,4 +19,4 @@ class TestLocalBash(BashContract):
 
     @pytest.fixture
     def open_bash(self, tmp_path: Path) -> OpenBash:
-        return lambda: LocalBash(LocalBashConfig(cwd=str(tmp_path), grace_ms=500))
+        return lambda: LocalBash(LocalBashConfig(cwd=str(tmp_path), grace_ms=400))
