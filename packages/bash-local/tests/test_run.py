@@ -185,6 +185,27 @@ async def test_a_leftover_that_holds_a_pipe_delays_by_the_grace(bash: LocalBash)
     assert ("hi\n", True) == (result.stdout.text, result.pipes_held)
 
 
+async def test_what_a_command_left_running_can_be_ended(
+    bash: LocalBash, living: Living, marker: str, until: Any
+) -> None:
+    """A command that put its work into the background says so, and what it left is a process like any other (G09)."""
+    result = await run(bash, f"echo hi; sleep {marker} >/dev/null 2>&1 &")
+    left = result.leftover
+    assert left is not None
+    assert ("hi\n", False, "completed", 0) == (result.stdout.text, result.pipes_held, left.status, left.exit_code)
+    assert "" == left.read_output().text, "the result had it"
+    await until(lambda: living(marker))
+    assert not left.kill(), "the shell itself has ended long ago"
+    await asyncio.wait_for(left.wait_gone(), 20)
+    assert [] == living(marker)
+
+
+async def test_nothing_is_left_of_a_command_that_waits(bash: LocalBash) -> None:
+    """Whoever ends with the shell, or a moment after it, is no leftover."""
+    for command in ("true", "sleep 0.01 &", "seq 10 | cat | cat", "(exit 3) & wait"):
+        assert (await run(bash, command)).leftover is None
+
+
 async def test_a_cancelled_task_ends_the_tree_first(bash: LocalBash, living: Living, marker: str, until: Any) -> None:
     """The cancellation goes on once nothing lives, also for a command that ignores SIGTERM (BEHAVIOUR §3.3)."""
     task = asyncio.ensure_future(run(bash, f"trap '' TERM; sleep {marker} & sleep {marker}"))

@@ -135,6 +135,41 @@ async def test_jobs_end_with_their_agent_and_with_the_harness(open_loop: OpenLoo
     assert len([event for event in stored if event.type == "job/settled"]) == 2
 
 
+async def test_what_a_foreground_command_left_running_is_a_job(open_loop: OpenLoop, tmp_path: Path) -> None:
+    """G09: a leftover is never invisible: the result names a job, which can be ended and whose end is no news."""
+    pid = tmp_path / "pid"
+    command = f"echo up; sleep 502 >/dev/null 2>&1 & echo $! > {pid}"
+    replies = [bash(command), job("list"), {"text": "a"}, job("kill", job_id="bash-1"), {"text": "b"}]
+    async with open_loop(replies) as loop:
+        ended: list[int] = []
+        loop.app.on(TurnEnded, lambda turn: ended.append(turn.turn))
+        agent = await loop.agents.create(session_id="s1")
+        await agent.prompt("start it")
+        assert results(agent) == [
+            "up\n[processes it started still run: job bash-1]",
+            f"bash-1 [bash] running — {command} (its shell has ended with exit code 0; processes it started still run)",
+        ]
+        assert "its shell has ended with exit code 0" in loop.jobs.get("bash-1", owner="s1").detail
+        assert is_alive(int(pid.read_text()))
+        await agent.prompt("end it")
+        assert results(agent)[2] == "requested cancellation of job bash-1"
+        assert (await loop.jobs.wait("bash-1", owner="s1", timeout_ms=10_000)).status == "killed"
+        assert not is_alive(int(pid.read_text()))
+        assert ended == [1, 2], "nobody was woken"
+
+
+async def test_a_leftover_ends_with_its_agent(open_loop: OpenLoop, tmp_path: Path) -> None:
+    """G09: closing the session leaves nothing of a foreground command either; a held pipe is told (G01)."""
+    pid = tmp_path / "pid"
+    async with open_loop([bash(f"sleep 502 & echo $! > {pid}; echo up"), {"text": "a"}]) as loop:
+        agent = await loop.agents.create(session_id="s1")
+        await agent.prompt("start it")
+        held = "an output pipe is still held, and not read any more"
+        assert results(agent) == [f"up\n[processes it started still run: job bash-1; {held}]"]
+        await loop.agents.close(agent)
+        assert not is_alive(int(pid.read_text()))
+
+
 async def test_a_call_cancelled_at_its_start(open_loop: OpenLoop) -> None:
     """5.8: a turn that is cancelled as the call is logged starts nothing, and the result says so."""
     async with open_loop([bash("sleep 600", run_in_background=True)]) as loop:

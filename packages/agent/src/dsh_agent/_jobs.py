@@ -99,16 +99,27 @@ class Jobs:
         await self._tear_down([job for job in self._records.values() if job.agent is agent], "owner disposed")
 
     def start(
-        self, *, kind: str, label: str, owner: Agent | None, run: Callable[[], JobProcess], call_id: str | None = None
+        self,
+        *,
+        kind: str,
+        label: str,
+        owner: Agent | None,
+        run: Callable[[], JobProcess],
+        call_id: str | None = None,
+        is_news: bool = True,
     ) -> str:
         """Start a job and return its id, such as ``bash-1``; ``call_id`` is the tool call that asked for it.
+
+        Where its end is no news, nobody is told of it: whoever wants to know looks.
 
         Raises ``JobRefused``, what ``run`` raises, or what keeps the owner's log from recording it; then no id is used
         up and nothing runs on.
         """
         self._check(kind, label, owner)
         number = self._counts.get(kind, 0) + 1
-        record = _Record(id=f"{kind}-{number}", kind=kind, label=label, agent=owner, process=run())
+        record = _Record(
+            id=f"{kind}-{number}", kind=kind, label=label, agent=owner, process=run(), reported=not is_news
+        )
         if owner is not None:
             try:
                 record.start = log_start(owner.session, record.snapshot(), call_id=call_id)

@@ -43,6 +43,9 @@ from ._merge import explicit_env
 from ._process import LocalBashProcess
 from .errors import InvalidConfig
 
+_STRAGGLERS_S = 0.05
+"""How long what is about to end anyway may outlive its shell before it counts as left running."""
+
 
 class LocalBash:
     """Runs ``bash -c`` with a rebuilt environment: ``async with LocalBash() as bash``. Implements ``dsh_bash.Bash``.
@@ -112,6 +115,8 @@ class LocalBash:
             ended = await tree.wait()
             if tree.terminated:
                 await tree.wait_ended()
+            else:
+                await tree.wait_for_exit(_STRAGGLERS_S)
         except SpawnFailed as failure:
             raise self._start_error(spec, failure) from failure
         except asyncio.CancelledError:
@@ -193,6 +198,7 @@ def _result(spec: BashExecSpec, tree: ProcessTree, ended: ProcessExit, *, timed_
         stdout=_output(tree.stdout),
         stderr=_output(tree.stderr),
         pipes_held=ended.pipes_held,
+        leftover=None if tree.gone else LocalBashProcess(tree, is_leftover=True),
     )
 
 

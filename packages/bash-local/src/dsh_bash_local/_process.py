@@ -9,12 +9,13 @@ from dsh_subprocess import CollectedOutput, ProcessExit, ProcessTree, SpawnFaile
 
 
 class LocalBashProcess:
-    """One started command; ``LocalBash.start`` makes it. It implements ``dsh_bash.BashProcess``."""
+    """One command as it runs on; ``LocalBash`` makes it. It implements ``dsh_bash.BashProcess``."""
 
-    def __init__(self, tree: ProcessTree) -> None:
+    def __init__(self, tree: ProcessTree, *, is_leftover: bool = False) -> None:
+        """With ``is_leftover`` the output so far was told by a foreground result."""
         self._tree = tree
-        self._stdout = _Cursor(tree.stdout)
-        self._stderr = _Cursor(tree.stderr)
+        self._stdout = _Cursor(tree.stdout, from_now=is_leftover)
+        self._stderr = _Cursor(tree.stderr, from_now=is_leftover)
         self._note_told = False
 
     @property
@@ -84,9 +85,9 @@ class LocalBashProcess:
 class _Cursor:
     """Where the reader of one stream stands. A character cut by a read is held back until its rest has come."""
 
-    def __init__(self, output: CollectedOutput) -> None:
+    def __init__(self, output: CollectedOutput, *, from_now: bool) -> None:
         self._output = output
-        self._offset = 0
+        self._offset = output.total_bytes if from_now else 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def take(self, *, ended: bool) -> tuple[str, bool]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dsh_subprocess import DshEnvironment
+
+if TYPE_CHECKING:
+    from ._seam import BashProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,8 @@ class BashRunResult:
     stderr: BashOutput
     pipes_held: bool
     """A descendant still held an output pipe when reading stopped."""
+    leftover: BashProcess | None = None
+    """What the command left running when its shell ended, where the executor sees that; its output is read no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

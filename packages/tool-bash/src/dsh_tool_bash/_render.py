@@ -9,13 +9,16 @@ from dsh_bash import BashOutput, BashRunResult
 from ._numbers import json_number, plain
 
 
-def render_result(result: BashRunResult) -> str:
-    """Return the text of a finished command: output, then markers of how it ended, the exit marker always last."""
+def render_result(result: BashRunResult, *, leftover_job: str | None = None) -> str:
+    """Return the text of a finished command: output, then markers of how it ended, the exit marker always last.
+
+    ``leftover_job`` is the id of the job that what it left running has become.
+    """
     text = _with_notice(result.stdout)
     if result.stderr.text:
         text = f"{_ended(text)}[stderr]\n{_with_notice(result.stderr)}"
     text = text or "(no output)"
-    for marker in _markers(result):
+    for marker in (*_leftover(result, leftover_job), *_markers(result)):
         text = f"{_ended(text)}{marker}"
     return text
 
@@ -47,6 +50,15 @@ def _with_notice(output: BashOutput) -> str:
 
 def _ended(text: str) -> str:
     return text if not text or text.endswith("\n") else f"{text}\n"
+
+
+def _leftover(result: BashRunResult, job_id: str | None) -> list[str]:
+    """Say what still runs, which nobody would know otherwise, and that its output is not read any more."""
+    held = "an output pipe is still held, and not read any more"
+    if result.leftover is None:
+        return [f"[{held}]"] if result.pipes_held else []
+    running = "processes it started still run" if job_id is None else f"processes it started still run: job {job_id}"
+    return [f"[{running}; {held}]" if result.pipes_held else f"[{running}]"]
 
 
 def _markers(result: BashRunResult) -> list[str]:

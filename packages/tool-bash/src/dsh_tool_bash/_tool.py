@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dsh_agent import Jobs, ToolError, ToolExecution, ToolResult
-from dsh_bash import DSH_ENV_PREFIX, Bash, BashError, BashExecRequest, BashExecSpec
+from dsh_agent import JobRefused, Jobs, ToolError, ToolExecution, ToolResult
+from dsh_bash import DSH_ENV_PREFIX, Bash, BashError, BashExecRequest, BashExecSpec, BashProcess
 
 from ._job import BashJob
 from ._numbers import is_positive, json_number
@@ -79,15 +79,33 @@ class BashTool:
             )
             if arguments.get("run_in_background"):
                 return await self._start(spec, execution)
-            return await self._run(spec)
+            return await self._run(spec, execution)
         except BashError as error:
             raise ToolError(str(error)) from error
 
-    async def _run(self, spec: BashExecSpec) -> ToolResult:
+    async def _run(self, spec: BashExecSpec, execution: ToolExecution) -> ToolResult:
         result = await self._bash.run(spec)
         if result.aborted:
             raise ToolError("tool call aborted", name="AbortError", code="ABORTED")
-        return ToolResult.of_text(render_result(result), value=result_value(result))
+        job_id = None if result.leftover is None else self._adopt(result.leftover, spec, execution)
+        return ToolResult.of_text(render_result(result, leftover_job=job_id), value=result_value(result))
+
+    def _adopt(self, leftover: BashProcess, spec: BashExecSpec, execution: ToolExecution) -> str | None:
+        """Make a job of what a command left running, so that it can be seen and ended; return its id."""
+        jobs = self._jobs()
+        if jobs is None:
+            return None
+        try:
+            return jobs.start(
+                kind=self.name,
+                label=spec.command,
+                owner=execution.agent,
+                call_id=execution.call_id,
+                run=lambda: BashJob(leftover),
+                is_news=False,
+            )
+        except JobRefused:
+            return None  # there is no room; the result says all the same that something runs
 
     async def _start(self, spec: BashExecSpec, execution: ToolExecution) -> ToolResult:
         if not self._background_is_enabled:
