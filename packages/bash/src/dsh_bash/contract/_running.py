@@ -172,18 +172,22 @@ async def _run_with_late_event(trial: Trial) -> BashRunResult:
 
 
 async def _run_with_late_deadline(trial: Trial) -> BashRunResult:
-    """Return the result of a command whose event was certainly set before its deadline, and not long before."""
+    """Return the result of a command whose event was certainly set before its deadline, and not long before.
+
+    When its deadline begins is the executor's to know, so a command that was slow to start is tried again.
+    """
     now = asyncio.get_running_loop().time
-    for deadline_s in (0.7, 1.4, 2.8, 5.6, 11.2):
+    for attempt, deadline_s in enumerate((0.7, 1.0, 1.4, 2.8, 5.6, 11.2)):
         cancel = asyncio.Event()
         began = now()
         async with asyncio.TaskGroup() as group:
             fields = {"env": {"NAME": str(deadline_s)}, "timeout_ms": deadline_s * 1000, "cancel": cancel}
             running = group.create_task(trial.run(_LINGERS, **fields))
             await trial.appears(f"ready-{deadline_s}")
+            quick = now() < began + 0.2
             await asyncio.sleep(began + deadline_s - 0.15 - now())
             in_time = now() < began + deadline_s - 0.05
             cancel.set()
-        if in_time:
+        if in_time and (quick or attempt > 1):
             return running.result()
     return pytest.fail("this machine is too busy to set an event within ten seconds")
