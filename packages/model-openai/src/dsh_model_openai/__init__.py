@@ -1,0 +1,1 @@
+"""OpenAI-compatible streaming models for an agent; DeepSeek by default."""
