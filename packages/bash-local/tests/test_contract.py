@@ -8,13 +8,19 @@ import pytest
 
 from dsh_bash.contract import BashCapabilities, BashContract, OpenBash
 from dsh_bash_local import LocalBash, LocalBashConfig
+from dsh_subprocess import ProcessHost
 
 
 class TestLocalBash(BashContract):
     """Its commands inherit this process's environment, as those of a harness do."""
 
     capabilities = BashCapabilities(
-        shows_processes=True, leaves_children=True, inherits_environment=True, finds_bash_on_path=True
+        shows_processes=True,
+        contains_sessions=ProcessHost().containment == "keeper",
+        leaves_children=True,
+        tells_leftovers=True,
+        inherits_environment=True,
+        finds_bash_on_path=True,
     )
 
     @pytest.fixture

@@ -23,6 +23,8 @@ class BashCapabilities:
     """What leaves the session, or forks twice, is ended with its command as everything else is."""
     leaves_children: bool = False
     """What a command leaves running in the background lives on when its shell has ended."""
+    tells_leftovers: bool = False
+    """A result has that as a process, which can be ended."""
     inherits_environment: bool = False
     """Commands inherit the environment of this process, as far as it is harmless."""
     finds_bash_on_path: bool = False

@@ -29,7 +29,7 @@ from .. import (  # noqa: TID252  # imports inside a package are relative
     WorkdirMissing,
 )
 from ._capabilities import BashCapabilities
-from ._plain_command import PlainCommand, PlainStream
+from ._plain_command import PlainCommand, PlainLeftover, PlainStream
 
 OVERRIDES = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 
@@ -38,7 +38,11 @@ class PlainBash:
     """Runs commands on this machine: ``async with PlainBash() as bash``."""
 
     capabilities = BashCapabilities(
-        shows_processes=True, leaves_children=True, inherits_environment=True, finds_bash_on_path=True
+        shows_processes=True,
+        leaves_children=True,
+        tells_leftovers=True,
+        inherits_environment=True,
+        finds_bash_on_path=True,
     )
     command_type: type[PlainCommand] = PlainCommand
     stream_type: type[PlainStream] = PlainStream
@@ -166,6 +170,7 @@ class PlainBash:
             stdout=self.output(command.stdout),
             stderr=self.output(command.stderr),
             pipes_held=command.pipes_held,
+            leftover=None if command.gone() else PlainLeftover(command),
         )
 
     def output(self, stream: PlainStream) -> BashOutput:

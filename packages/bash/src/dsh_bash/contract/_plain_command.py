@@ -220,6 +220,33 @@ class PlainCommand:
             self.process.stdin = None
 
 
+class PlainLeftover:
+    """What a foreground command has left running, as a ``BashProcess``."""
+
+    def __init__(self, command: PlainCommand) -> None:
+        self.command = command
+        self.status: BashStatus = "completed" if command.signal is None else "killed"
+        self.exit_code = command.exit_code
+        self.signal = command.signal
+
+    async def wait(self) -> None:
+        """Return: the shell has ended."""
+
+    async def wait_gone(self) -> None:
+        """Return when nothing of it can run."""
+        while not self.command.gone():  # noqa: ASYNC110  # nothing tells
+            await asyncio.sleep(POLL_S)
+
+    def kill(self) -> bool:
+        """End the rest of the group; the shell itself has ended."""
+        self.command.send(SIGKILL)
+        return False
+
+    def read_output(self) -> BashDelta:
+        """Return nothing: the result had it."""
+        return BashDelta(text="", lossy=False, stdout_spill_path=None, stderr_spill_path=None)
+
+
 def group_lives(leader: int) -> bool:
     """Tell whether any process of a group can still run; a zombie cannot, but only ``/proc`` tells it from others."""
     try:

@@ -130,6 +130,23 @@ class RunningPromises:
             assert [result.pipes_held for result in results] == [True, True, False]
 
     @on_trial
+    async def test_b56_what_is_left_running(self, trial: Trial) -> None:
+        """B56: what a command leaves running is in its result, as a process that a kill ends; else there is none."""
+        trial.need("leaves_children")
+        trial.need("tells_leftovers")
+        marker = trial.marker()
+        assert (await trial.run("echo hi; (exit 3) & wait")).leftover is None
+        result = await trial.run(f"echo hi; sleep {marker} >/dev/null 2>&1 & exit 3")
+        left = result.leftover
+        assert left is not None, "its child was left running, and the result does not say so"
+        assert (result.stdout.text, left.status, left.exit_code) == ("hi\n", "completed", 3)
+        assert trial.read(left).text == "", "the result had what it printed"
+        left.kill()
+        await left.wait_gone()
+        if trial.capabilities.shows_processes:
+            assert await trial.living(marker) == 0
+
+    @on_trial
     async def test_b19_a_missing_directory(self, trial: Trial) -> None:
         """B19: a working directory that is not there, or is none, raises ``WorkdirMissing``, which names it."""
         await trial.run("touch file")

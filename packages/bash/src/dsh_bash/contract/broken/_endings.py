@@ -127,6 +127,13 @@ class DeniesHeldPipes(PlainBash):
         return replace(super().result(spec, command), pipes_held=False)
 
 
+class DeniesLeftovers(PlainBash):
+    """Never says that something was left running."""
+
+    def result(self, spec: BashExecSpec, command: PlainCommand) -> BashRunResult:
+        return replace(super().result(spec, command), leftover=None)
+
+
 BROKEN: Mapping[type[PlainBash], str] = {
     ReportsItsOwnDeadline: "B2",
     ShortensExitCodes: "B8",
@@ -140,4 +147,5 @@ BROKEN: Mapping[type[PlainBash], str] = {
     EndsTheShellOnly: "B16",
     ClaimsToContainSessions: "B17",
     DeniesHeldPipes: "B18",
+    DeniesLeftovers: "B56",
 }
