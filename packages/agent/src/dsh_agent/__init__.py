@@ -6,6 +6,7 @@ One invariant: whatever happens inside a turn, its log is balanced when ``prompt
 from ._agent import Agent, Lineage, TurnResult
 from ._agents import AgentClosing, Agents, AgentsConfig, agents
 from ._checkpoints import turn_end_flush
+from ._delegation import MAX_DEPTH, Spawn
 from ._job import Job, JobOutcome, JobProcess, JobStatus
 from ._job_plugin import JobsConfig, jobs
 from ._jobs import Jobs
@@ -25,6 +26,8 @@ from ._services import (
 from ._tools import Tool, ToolExecution, ToolFailure, ToolResult, Tools
 from .errors import (
     AgentError,
+    DelegationTooDeep,
+    ForkInvalid,
     JobError,
     JobRefused,
     JobUnknown,
@@ -39,6 +42,7 @@ from .errors import (
 __all__ = [
     "AGENTS",
     "JOBS",
+    "MAX_DEPTH",
     "MODEL",
     "PERSISTENCE",
     "SESSIONS",
@@ -50,6 +54,8 @@ __all__ = [
     "AgentStarted",
     "Agents",
     "AgentsConfig",
+    "DelegationTooDeep",
+    "ForkInvalid",
     "Job",
     "JobError",
     "JobOutcome",
@@ -69,6 +75,7 @@ __all__ = [
     "ScriptedCall",
     "ScriptedModel",
     "ScriptedReply",
+    "Spawn",
     "Tool",
     "ToolError",
     "ToolExecution",

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dsh_context import Context, plugin
-from dsh_session import Session, SessionHeader, SessionMeta
+from dsh_session import EventLog, Session, SessionHeader, SessionMeta
 
 from ._agent import Agent, Lineage
+from ._delegation import Spawn, descriptor, ended_turns, fork_meta, spawn_meta
 from ._model import ModelRoute
 from ._services import AGENTS, MODEL, PERSISTENCE, SESSIONS, TOOLS, AgentStarted
-from .errors import NotConfigured
+from .errors import ForkInvalid, NotConfigured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,34 @@ class Agents:
             raise
         return await self._begin(session, "resume", lineage)
 
+    async def fork(self, session_id: str, *, at: int | None = None, new_id: str | None = None) -> Agent:
+        """Return an agent over a new session that begins with the events of another up to and with seq ``at``.
+
+        ``at`` defaults to the last event and may lie inside a turn, which the fork closes for itself. The other session
+        may be live or stored; nothing of it changes. Raises ``NotConfigured`` where it is neither live nor could be
+        stored, ``ForkInvalid`` when there is no event ``at``, and what ``SessionPersistence.inspect`` raises.
+        """
+        header, events = await self._history(session_id)
+        boundary = len(events) - 1 if at is None else at
+        if not 0 <= boundary < len(events):
+            raise ForkInvalid(session_id, at=boundary, events=len(events))
+        sessions = self._ctx.require(SESSIONS)
+        session = sessions.create(new_id, seed=events[: boundary + 1], meta=fork_meta(header))
+        return await self._begin(session, "fork", None)
+
+    async def spawn(self, parent: Agent, spawn: Spawn, *, session_id: str | None = None) -> Agent:
+        """Return an agent over a new session that ``parent`` delegates to; it works beside its parent.
+
+        Raises ``DelegationTooDeep``; nothing was made then.
+        """
+        meta = spawn_meta(parent.session, spawn)
+        events = parent.session.events
+        seed = events[: ended_turns(events)] if spawn.inherit == "turns" else ()
+        lineage = await self.lineage_of(meta)
+        session = self._ctx.require(SESSIONS).create(session_id, seed=seed, meta=meta)
+        session.append("subagent/descriptor", descriptor(spawn))
+        return await self._begin(session, "startup", lineage)
+
     async def close(self, agent: Agent) -> None:
         """Let go of an agent's session: what works for it ends, and what it still has to write is written.
 
@@ -113,12 +142,25 @@ class Agents:
             seen.add(above)
             root = above
 
+    async def _history(self, session_id: str) -> tuple[SessionHeader, EventLog]:
+        live = self._ctx.require(SESSIONS).get(session_id)
+        if live is not None:
+            return live.header, live.events
+        persistence = self._ctx.get(PERSISTENCE)
+        if persistence is None:
+            msg = f"cannot fork session {session_id}: it is not live, and session persistence is not configured"
+            raise NotConfigured(msg)
+        stored = await persistence.inspect(session_id)
+        return stored.header, stored.events
+
     async def _stored_headers(self) -> Mapping[str, SessionHeader]:
         persistence = self._ctx.get(PERSISTENCE)
         listed = () if persistence is None else await persistence.list()
         return {entry.header.id: entry.header for entry in listed if entry.header is not None}
 
-    async def _begin(self, session: Session, source: Literal["startup", "resume"], lineage: Lineage | None) -> Agent:
+    async def _begin(
+        self, session: Session, source: Literal["startup", "resume", "fork"], lineage: Lineage | None
+    ) -> Agent:
         config = self._config
         agent = Agent(self._ctx, session, route=config.route, system_prompt=config.system_prompt, lineage=lineage)
         self._live[session.id] = agent

@@ -28,10 +28,10 @@ AGENTS: ServiceKey[Agents] = ServiceKey("agents")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStarted:
-    """An agent exists; its session may be new or resumed."""
+    """An agent exists; its session may be new, resumed, or forked from another."""
 
     agent: Agent
-    source: Literal["startup", "resume"]
+    source: Literal["startup", "resume", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@
     ├── ModelFailed     the model's reply ended in a failure; ends the turn
     ├── ScriptInvalid   a model script that is none; ``where``
     ├── NotConfigured   something an operation needs is not there
+    ├── ForkInvalid     no event to fork at; ``session_id``, ``at``, ``events``
+    ├── DelegationTooDeep  a delegation beyond what is allowed; ``depth``, ``max_depth``
     └── JobError        something about background jobs
         ├── JobRefused      one that may not be started
         ├── JobUnknown      an id that is nobody's, or another session's; ``job_id``, ``is_foreign``
@@ -61,6 +63,26 @@ class ScriptInvalid(AgentError):
 
 class NotConfigured(AgentError):
     """An operation needs a service that nobody provides."""
+
+
+class ForkInvalid(AgentError):
+    """A session has no event where it should be forked; nothing was made."""
+
+    def __init__(self, session_id: str, *, at: int, events: int) -> None:
+        what = f"it has {events} events, 0 to {events - 1}" if events else "it has no events"
+        super().__init__(f"session {session_id} cannot be forked at event {at}: {what}")
+        self.session_id = session_id
+        self.at = at
+        self.events = events
+
+
+class DelegationTooDeep(AgentError):
+    """A session may not delegate any further; nothing was made."""
+
+    def __init__(self, depth: int, *, max_depth: int) -> None:
+        super().__init__(f"subagent depth {depth} exceeds maxDepth {max_depth}")
+        self.depth = depth
+        self.max_depth = max_depth
 
 
 class JobError(AgentError):
