@@ -23,14 +23,15 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
 KILLING_S = 10.0
 """How long a tree is killed over and over; one that outlives it cannot be killed, or outruns every walk."""
 _ROUNDS = 8
-_POLL_MS = 15
+_POLL_MS = 5
+_READ_BYTES = 65_536
+_THREE_FDS = socket.CMSG_SPACE(3 * 4)
 
 
 def children(pid: int) -> list[int]:
@@ -89,54 +90,77 @@ class Keeper:
         self._root: int | None = None
         """The first process of the tree that is minded now; its number stays for as long as its group lives."""
         self._root_runs = False
+        self._heard = bytearray()
+        self._fds: list[int] = []
+        """Descriptors that came with a message, until it is whole."""
+        self._unsent = b""
+        self._can_wait = False
+        """Whether what is unsent may wait for more: the start of a command that ends at once is told with its end."""
         # What is ignored here would be ignored by every child: such things survive an exec.
         self._defaults = [one for one in signal.valid_signals() if signal.getsignal(one) == signal.SIG_IGN]
 
     def serve(self) -> NoReturn:
         """Answer the harness until it is gone."""
-        wake, woken = os.pipe()
-        for fd in (wake, woken):
-            os.set_blocking(fd, False)
-        signal.signal(signal.SIGCHLD, _ignore)
-        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        ended = child_ends()
+        harness = self._harness.fileno()
         poll = select.poll()
-        poll.register(self._harness, select.POLLIN)
-        poll.register(wake, select.POLLIN)
+        poll.register(harness, select.POLLIN)
+        poll.register(ended, select.POLLIN)
         self._say("ready", self._adopts)
+        self._send()
         while True:
             # A group whose members are nobody's children here has to be asked for; nothing tells when it ends.
             lingers = self._root is not None and not self._root_runs and not self._adopts
-            events = poll.poll(_POLL_MS if lingers else None)
-            if any(fd == wake for fd, _ in events):
-                self._drain(wake)
+            events = poll.poll(_POLL_MS if lingers or self._can_wait else None)
+            self._can_wait = False
+            for fd, _ in events:
+                if fd == ended:
+                    os.read(ended, _READ_BYTES)
             if self._root is not None:
                 self._reap()
-            if any(fd != wake for fd, _ in events):
-                self._obey()
+            for fd, _ in events:
+                if fd == harness:
+                    self._listen()
+            if not self._can_wait:
+                self._send()
 
-    def _obey(self) -> None:
-        """Do what the harness says next."""
+    def _listen(self) -> None:
+        """Take in what the harness says, and do it; end when the harness has."""
         try:
-            message, fds = self._hear()
+            data, ancillary, _, _ = self._harness.recvmsg(_READ_BYTES, _THREE_FDS, socket.MSG_CMSG_CLOEXEC)
         except OSError:  # a reset, where the harness died with answers unread
-            message, fds = None, []
-        if message is None:
+            data, ancillary = b"", []
+        if not data:
             if self._root is not None:
                 self._kill()
+            self._send()
             os._exit(0)
+        for _, _, fds in ancillary:
+            self._fds += struct.unpack(f"{len(fds) // 4}i", fds)
+        self._heard += data
+        while len(self._heard) >= 4:
+            end = 4 + struct.unpack_from("<I", self._heard)[0]
+            if len(self._heard) < end:
+                return
+            message = marshal.loads(self._heard[4:end])
+            del self._heard[:end]
+            self._obey(message)
+
+    def _obey(self, message: tuple[Any, ...]) -> None:
         match message:
             case ("run", argv, env, cwd):
+                fds, self._fds = self._fds, []
                 self._run(argv, env, cwd, fds)
+                for fd in fds:
+                    os.close(fd)
             case ("term",) if self._root is not None:
                 self._terminate()
             case ("kill",) if self._root is not None:
                 self._kill()
             case _:
                 pass  # the tree that this is about has just ended
-        for fd in fds:
-            os.close(fd)
 
-    def _run(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, fds: list[int]) -> None:
+    def _run(self, argv: list[str], env: dict[str, str], cwd: str, fds: list[int]) -> None:
         try:
             os.chdir(cwd)
             try:
@@ -148,8 +172,9 @@ class Keeper:
             return
         self._root_runs = True
         self._say("pid", self._root)
+        self._can_wait = True
 
-    def _spawn(self, argv: list[bytes], env: dict[bytes, bytes], fds: list[int]) -> int:
+    def _spawn(self, argv: list[str], env: dict[str, str], fds: list[int]) -> int:
         """Start the first program of that name that starts, as the leader of its own session."""
         problem = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         for path in _candidates(argv[0], env):
@@ -193,7 +218,9 @@ class Keeper:
                 send_signal(pid, parent, signal.SIGKILL)
             if not self._adopts and self._root is not None:
                 _signal_group(self._root, signal.SIGKILL)
-            if self._reap():
+            gone = self._reap()
+            self._send()
+            if gone:
                 return
             time.sleep(0.001)
 
@@ -219,50 +246,28 @@ class Keeper:
         return True
 
     def _say(self, *message: Any) -> None:
+        """Have the harness told; ``_send`` does it, so that what is said together wakes it once."""
         body = marshal.dumps(message)
-        try:
-            self._harness.sendall(struct.pack("<I", len(body)) + body)
-        except OSError:
-            pass  # the harness is gone, which the next read tells
+        self._unsent += struct.pack("<I", len(body)) + body
 
-    def _hear(self) -> tuple[tuple[Any, ...] | None, list[int]]:
-        """Return the next message and the descriptors with it; None when the harness is gone."""
-        head, fds, _, _ = socket.recv_fds(self._harness, 4, 3)
-        for fd in fds:
-            os.set_inheritable(fd, False)  # noqa: FBT003  # the child gets copies
-        head = head and self._rest(head, 4)
-        body = head and self._rest(b"", struct.unpack("<I", head)[0])
-        return (marshal.loads(body) if body else None), fds
-
-    def _rest(self, begun: bytes, size: int) -> bytes:
-        """Return ``size`` bytes, of which some are there already; none when the harness is gone."""
-        while len(begun) < size:
-            more = self._harness.recv(size - len(begun))
-            if not more:
-                return b""
-            begun += more
-        return begun
-
-    @staticmethod
-    def _drain(wake: int) -> None:
-        try:
-            os.read(wake, 4096)
-        except BlockingIOError:
-            pass
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, b""
+        if unsent:
+            try:
+                self._harness.sendall(unsent)
+            except OSError:
+                pass  # the harness is gone, which the next read tells
 
 
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Handle SIGCHLD, so that it wakes the loop by its descriptor; a signal that is ignored does not."""
-
-
-def _candidates(program: bytes, env: dict[bytes, bytes]) -> list[bytes]:
-    """Return where a program may be, those that may be executed first: trying to start one that is not costs a fork."""
-    if b"/" in program:
-        return [program]
-    folders = env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
-    paths = [os.path.join(folder, program) for folder in folders]
-    there = [path for path in paths if os.path.isfile(path)]
-    return [path for path in there if os.access(path, os.X_OK)] or there
+def _candidates(program: str, env: dict[str, str]) -> Iterator[str]:
+    """Yield where a program is: trying to start one that is not there would cost a fork."""
+    if "/" in program:
+        yield program
+        return
+    for folder in env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(folder, program)
+        if os.path.isfile(path):
+            yield path
 
 
 def _group_of(pid: int) -> int:
@@ -287,6 +292,16 @@ def _group_lives(group: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def child_ends() -> int:
+    """Return a descriptor that can be read when a child has ended; nothing is interrupted for that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # no child inherits the mask
+    mask = ctypes.create_string_buffer(128)
+    libc = ctypes.CDLL(None)
+    libc.sigemptyset(mask)
+    libc.sigaddset(mask, int(signal.SIGCHLD))
+    return int(libc.signalfd(-1, mask, os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def adopt_orphans() -> bool:

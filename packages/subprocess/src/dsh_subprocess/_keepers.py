@@ -215,11 +215,10 @@ class KeeperMinder:
     def start(self, spec: SpawnSpec, env: Mapping[str, str], stdio: Stdio, tree: Watched) -> None:
         """Hand the spec to a keeper; whether it starts is told later."""
         self._spec, self._tree = spec, tree
-        argv = [os.fsencode(argument) for argument in spec.argv]
-        names = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+        argv, names, cwd = _as_utf8(list(spec.argv), dict(env), spec.cwd)
         try:
             self._keeper = self._pool.take(self._loop, self)
-            self._keeper.tell("run", argv, names, os.fsencode(spec.cwd), fds=stdio.child)
+            self._keeper.tell("run", argv, names, cwd, fds=stdio.child)
         except OSError as error:
             self._let_go()
             tree.failed(_no_keeper(spec, error))
@@ -275,6 +274,17 @@ class KeeperMinder:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             self._pool.give(keeper)
+
+
+def _as_utf8(argv: list[str], env: dict[str, str], cwd: str) -> tuple[list[str], dict[str, str], str]:
+    """Return texts that a keeper, which has UTF-8 for file names, turns into the bytes that they stand for here."""
+    if sys.getfilesystemencoding() == "utf-8":
+        return argv, env, cwd
+
+    def text(one: str) -> str:
+        return os.fsencode(one).decode("utf-8", "surrogateescape")
+
+    return [*map(text, argv)], {text(name): text(value) for name, value in env.items()}, text(cwd)
 
 
 def _no_keeper(spec: SpawnSpec, error: OSError) -> SpawnFailed:

@@ -58,8 +58,10 @@ class ProcessTree:
         except OSError as error:
             self.failed(start_failure(spec, error))
             return
-        self._streams.attach(self._loop, stdio, self._pipes_changed)
         self._minder.start(spec, env, stdio, self)
+        self._streams.attach(self._loop, stdio, self._pipes_changed)
+        if self._failure is not None:
+            self._streams.abandon()
 
     @property
     def pid(self) -> int:
