@@ -33,7 +33,7 @@ async def shown(running) -> str:
 async def test_everything_is_there_and_goes_again(tmp_path):
     """A composed harness has every service; after leaving it nothing is left but the log."""
     async with harness(config(dsh_home=str(tmp_path))) as running:
-        assert ["job_output", "job_list", "job_kill", "bash"] == [
+        assert ["job_output", "job_list", "job_kill", "bash", "skill"] == [
             tool["name"] for tool in running.context.require(TOOLS).definitions()
         ]
         assert running.persistence is running.context.require(PERSISTENCE)

@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._open_store import open_store
+from .errors import AgentCoreError, HomesDiffer
 
 if TYPE_CHECKING:
-    from ._compose import Harness, HarnessConfig, harness
+    from ._compose import Harness, HarnessConfig, SkillsConfig, harness
     from ._plugins import (
         LocalBashPluginConfig,
         PersistenceConfig,
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AgentCoreError",
     "Harness",
     "HarnessConfig",
+    "HomesDiffer",
     "LocalBashPluginConfig",
     "PersistenceConfig",
+    "SkillsConfig",
     "harness",
     "local_bash",
     "model",
@@ -40,6 +44,7 @@ _ON_DEMAND = {
     "HarnessConfig": "_compose",
     "LocalBashPluginConfig": "_plugins",
     "PersistenceConfig": "_plugins",
+    "SkillsConfig": "_compose",
     "harness": "_compose",
     "local_bash": "_plugins",
     "model": "_plugins",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dsh_agent import (
     AGENTS,
@@ -22,12 +22,13 @@ from dsh_agent import (
 )
 from dsh_bash_local import LocalBashConfig
 from dsh_context import App, Context
-from dsh_paths import require_dsh_home_directory, resolve_dsh_home
 from dsh_persistence import SessionPersistence
 from dsh_persistence_jsonl import Encoding
 from dsh_session import Sessions
+from dsh_skills_local import SkillsLocalConfig, skills_local
 from dsh_tool_bash import ToolBashConfig, tool_bash
 
+from ._home import one_home
 from ._plugins import (
     LocalBashPluginConfig,
     PersistenceConfig,
@@ -40,13 +41,22 @@ from ._plugins import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkillsConfig:
+    """Where skills come from."""
+
+    local: SkillsLocalConfig = field(default_factory=SkillsLocalConfig)
+    """Folders of the home and the project. Its ``dsh_home`` is the harness's, whichever of the two is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HarnessConfig:
     """Everything a harness is made from; nothing else is read, the home's default excepted."""
 
     model: ModelAdapter
     route: ModelRoute
     dsh_home: str | None = None
-    """None: ``$DSH_HOME`` unless blank, then ``~/.dsh``. Resolved once, when the harness is composed."""
+    """None: that of ``skills.local``, then ``$DSH_HOME`` unless blank, then ``~/.dsh``. Resolved once, when the harness
+    is composed."""
     sessions_root: str | None = field(default=None, repr=False)
     """A folder of JSONL logs, a SQLite database, or a database URL (see ``open_store``); None: ``sessions`` below the
     home."""
@@ -60,6 +70,8 @@ class HarnessConfig:
     """What shell children inherit from, after the scrub; None is this process's environment."""
     jobs: JobsConfig = field(default_factory=JobsConfig)
     """How an agent learns that a background job of its has ended."""
+    skills: SkillsConfig | None = field(default_factory=SkillsConfig)
+    """None: no skills, no skill tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +90,12 @@ class Harness:
 async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
     """Compose a harness and run it until the block is left.
 
-    Raises ``DshPathsError`` for a home that is none and ``StoreUnusable`` for a root that is none; nothing has been
-    made on disk then. Leaving raises an ``ExceptionGroup`` when events stayed unwritten.
+    Raises ``HomesDiffer`` for two homes and ``DshPathsError`` for one that is none, before anything is mounted, and
+    ``StoreUnusable`` for a root that is none; nothing has been made on disk then. Leaving raises an ``ExceptionGroup``
+    when events stayed unwritten.
     """
-    home = require_dsh_home_directory(resolve_dsh_home(config.dsh_home))
+    skills = config.skills
+    home = one_home(config.dsh_home, None if skills is None else skills.local.dsh_home)
     root = config.sessions_root or os.path.join(home, "sessions")
     async with App() as app:
         await app.plugin(sessions, None)
@@ -92,6 +106,8 @@ async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
         await app.plugin(local_bash, LocalBashPluginConfig(limits=config.bash, parent_env=config.parent_env))
         await app.plugin(jobs, config.jobs)
         await app.plugin(tool_bash, ToolBashConfig(home=home))
+        if skills is not None:
+            await app.plugin(skills_local, replace(skills.local, dsh_home=home))
         await app.plugin(turn_end_flush, None)
         await app.plugin(agents, AgentsConfig(route=config.route, system_prompt=config.system_prompt))
         yield Harness(
