@@ -50,7 +50,17 @@ def _client(endpoint: Endpoint) -> AsyncOpenAI:
         webhook_secret="",
         timeout=openai.Timeout(endpoint.timeout_s, connect=min(endpoint.timeout_s, _CONNECT_TIMEOUT_S)),
         max_retries=0,  # the loop retries, and logs that it does
+        http_client=openai.DefaultAsyncHttpx2Client(event_hooks={"response": [_read_refusal]}),
     )
+
+
+async def _read_refusal(response: Any) -> None:
+    """Read what an HTTP error says while the SDK still takes a broken connection for what it is.
+
+    It reads such a body itself, too, but lets the HTTP client's own exceptions out then.
+    """
+    if response.is_error:
+        await response.aread()
 
 
 @asynccontextmanager
