@@ -109,6 +109,8 @@ def check_entry(name: object, value: object) -> None:
 
 
 def _encodable(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         os.fsencode(text)
     except UnicodeEncodeError:

@@ -123,10 +123,11 @@ def _check_text(field_name: str, where: str, text: object) -> None:
         raise InvalidSpec(field_name, f"invalid {where}: expected a string, got {type(text).__name__}")
     if "\0" in text:
         raise InvalidSpec(field_name, f"invalid {where}: it holds NUL, which no program argument can")
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        raise InvalidSpec(field_name, f"invalid {where}: it holds a lone surrogate") from None
+    if not text.isascii():
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            raise InvalidSpec(field_name, f"invalid {where}: it holds a lone surrogate") from None
 
 
 def _check_size(stream: str, name: str, value: object) -> None:
