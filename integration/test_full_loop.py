@@ -281,6 +281,7 @@ async def test_what_the_model_is_told(open_backend):
             assert name not in header
         assert "$DSH_" not in json.dumps(events["system/message"])
         assert {
+            "agent/inbox/spliced",
             "turn/start",
             "step/start",
             "system/message",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +14,16 @@ import pytest
 
 from dsh_agent import (
     AGENTS,
+    APPROVAL,
     MODEL,
     PERSISTENCE,
     SESSIONS,
     TOOLS,
     Agents,
     AgentsConfig,
+    Approval,
     ModelAdapter,
+    ModelRequest,
     ScriptedModel,
     ToolExecution,
     ToolResult,
@@ -26,9 +31,35 @@ from dsh_agent import (
     agents,
     turn_end_flush,
 )
-from dsh_context import App
+from dsh_context import App, Plugin
 from dsh_persistence import LogStore, MemoryLogStore, SessionPersistence
-from dsh_session import Sessions
+from dsh_session import EventRun, Session, Sessions, StreamChunk
+
+
+def check_log(session: Session) -> None:
+    """Hold a log against what every log must be: the rules of the format, balance, a history a provider takes."""
+    state = EventRun(session.events).validate(session.header)
+    assert (None, None, {}) == (state.turn, state.step, state.calls)
+    started = [event.data["callId"] for event in session.events.of_type("tool/call")]
+    settled = [event.data["message"]["toolCallId"] for event in session.events.of_type("tool/result")]
+    assert Counter(started) <= Counter(settled)  # the closers of a cut turn settle calls that never started
+    due: list[str] = []
+    for message in session.messages():
+        if message["role"] == "tool":
+            due.remove(message["toolCallId"])
+            continue
+        assert due == [], "a call without a result"
+        due = [block["id"] for block in message["content"] if block["type"] == "tool-call"]
+    assert due == []
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[Session]]:
+    """The sessions of a test, each checked at its end; a test that leaves one unbalanced takes it out."""
+    sessions: list[Session] = []
+    yield sessions
+    for session in sessions:
+        check_log(session)
 
 
 class EchoTool:
@@ -62,20 +93,50 @@ class EchoTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rig:
+    """A running loop."""
+
     app: App
     agents: Agents
     sessions: Sessions
     persistence: SessionPersistence
     tools: Tools
     echo: EchoTool
+    model: Recorder
 
 
 Open = Callable[..., AbstractAsyncContextManager[Rig]]
 
 
+class Recorder:
+    """A model that answers as another one does, and remembers what it was asked."""
+
+    def __init__(self, model: ModelAdapter) -> None:
+        self.model = model
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamChunk]:
+        self.requests.append(request)
+        async with contextlib.aclosing(self.model.stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    @property
+    def heard(self) -> list[list[str]]:
+        """What each request said: the role and the text of its messages, the system's left out."""
+        return [[_line(message) for message in request.messages[1:]] for request in self.requests]
+
+
+def _line(message: Mapping[str, Any]) -> str:
+    told = [block.get("text", f"({block.get('name')})") for block in message["content"]]
+    return f"{message['role']}: {' '.join(told)}"
+
+
 @pytest.fixture
-def rig() -> Open:
-    """Return ``open(replies, model=…, store=…, system_prompt=…)``: a running loop over a script."""
+def rig(logs: list[Session]) -> Open:
+    """Return ``open(replies, model=…, store=…, system_prompt=…)``: a running loop over a script.
+
+    ``plugins`` are mounted before the agents; ``config`` goes to them.
+    """
 
     @asynccontextmanager
     async def open_rig(
@@ -85,20 +146,29 @@ def rig() -> Open:
         store: LogStore | None = None,
         system_prompt: str = "You test.",
         window_ms: float = 0,
+        plugins: Sequence[Plugin[None]] = (turn_end_flush,),
+        approval: Approval | None = None,
+        **config: Any,
     ) -> AsyncIterator[Rig]:
         scripted = ScriptedModel.from_replies(replies)
+        recorder = Recorder(model or scripted)
         async with App() as app:
             sessions, tools, echo = Sessions(), Tools(), EchoTool()
             persistence = SessionPersistence(store or MemoryLogStore(), window_ms=window_ms)
             app.effect(persistence.close)
             sessions.observe(persistence.attach)
+            sessions.observe(logs.append)
             tools.register(echo)
             await app.provide(SESSIONS, sessions)
             await app.provide(PERSISTENCE, persistence)
             await app.provide(TOOLS, tools)
-            await app.provide(MODEL, model or scripted)
-            await app.plugin(turn_end_flush, None)
-            await app.plugin(agents, AgentsConfig(route=scripted.route, system_prompt=system_prompt))
+            await app.provide(MODEL, recorder)
+            if approval is not None:
+                await app.provide(APPROVAL, approval)
+            for each in plugins:
+                await app.plugin(each, None)
+            settings = {"route": scripted.route, "system_prompt": system_prompt, **config}
+            await app.plugin(agents, AgentsConfig(**settings))
             yield Rig(
                 app=app,
                 agents=app.require(AGENTS),
@@ -106,6 +176,7 @@ def rig() -> Open:
                 persistence=persistence,
                 tools=tools,
                 echo=echo,
+                model=recorder,
             )
 
     return open_rig

@@ -11,7 +11,8 @@ from dsh_agent import AgentFailed, ScriptedModel, TurnEnded
 from dsh_persistence import MemoryLogStore
 from dsh_session import BlockEnd, EncodedBatch, Finish, LogState, SessionMeta, TextDelta, ToolCallDelta, Usage
 
-OPENING = ["turn/start", "step/start", "system/message", "user/message", "request/header", "request/context"]
+IN = "agent/inbox/spliced"
+OPENING = [IN, "turn/start", IN, "step/start", "system/message", "user/message", "request/header", "request/context"]
 CLOSING = ["step/end", "turn/end"]
 
 
@@ -39,9 +40,8 @@ async def test_text_only_later_turn(rig, types):
 
         await agent.prompt("again")
 
-        assert ["turn/start", "step/start", "user/message", "assistant/message", *CLOSING] == types(agent.session)[
-            first:
-        ]
+        expected = [IN, "turn/start", IN, "step/start", "user/message", "assistant/message", *CLOSING]
+        assert expected == types(agent.session)[first:]
 
 
 async def test_one_tool_call(rig, types):
@@ -54,7 +54,7 @@ async def test_one_tool_call(rig, types):
         expected = [*OPENING, "assistant/message", "tool/call", "tool/result", "step/end"]
         expected += ["step/start", "assistant/message", *CLOSING]
         assert expected == types(agent.session)
-        called, result = agent.session.events[7], agent.session.events[8]
+        called, result = agent.session.events[9], agent.session.events[10]
         assert (called.seq,) == result.source_event_seqs
         assert [{"type": "text", "text": "x"}] == result.data["message"]["content"]
 
@@ -66,7 +66,7 @@ async def test_exclusive_calls_alternate(rig, types):
 
         await agent.prompt("go")
 
-        assert types(agent.session)[7:11] == ["tool/call", "tool/result"] * 2
+        assert types(agent.session)[9:13] == ["tool/call", "tool/result"] * 2
         assert ["a", "b"] == [seen.arguments["text"] for seen in run.echo.seen]
 
 
@@ -117,7 +117,7 @@ async def test_a_model_failure_leaves_an_attempt(rig, types):
         failed = await agent.prompt("go")
         after = await agent.prompt("again")
 
-        assert [*OPENING, "assistant/attempt", *CLOSING] == types(agent.session)[:9]
+        assert [*OPENING, "assistant/attempt", *CLOSING] == types(agent.session)[:11]
         assert dict(failed.reason) == {"kind": "error", "error": {"message": "boom", "code": "SCRIPTED"}}
         assert "fine" == after.text
 
@@ -163,7 +163,7 @@ async def test_cancel_during_a_tool(rig, types):
         with pytest.raises(asyncio.CancelledError):
             await prompt
 
-        assert types(agent.session)[7:] == ["tool/call", "tool/result"] * 2 + CLOSING
+        assert types(agent.session)[9:] == ["tool/call", "tool/result"] * 2 + CLOSING
         codes = [event.data["error"]["code"] for event in agent.session.events if event.type == "tool/result"]
         assert ["ABORTED", "ABORTED_BEFORE_DISPATCH"] == codes
         assert agent.session.events[-1].data["reason"] == {"kind": "aborted", "reason": {"kind": "user"}}
@@ -183,7 +183,7 @@ async def test_cancel_while_the_model_thinks(rig, types):
             await prompt
         after = await agent.prompt("again")
 
-        assert [*OPENING, *CLOSING] == types(agent.session)[:8]
+        assert [*OPENING, *CLOSING] == types(agent.session)[:10]
         assert "fine" == after.text
 
 
@@ -323,7 +323,7 @@ async def test_cancel_after_visible_text_keeps_it(rig, types):
             await prompt
 
         assert [*OPENING, "assistant/message", *CLOSING] == types(agent.session)
-        message = agent.session.events[6].data
+        message = agent.session.events[8].data
         assert (message["interrupted"], message["message"]["content"]) == (True, [{"type": "text", "text": "so far"}])
 
 
@@ -340,7 +340,7 @@ async def test_max_tokens_drops_the_calls_and_ends_the_turn(rig, types):
 
         assert dict(result.reason) == {"kind": "max-tokens"}
         assert [*OPENING, "assistant/message", *CLOSING] == types(agent.session)
-        assert [{"type": "text", "text": "cut"}] == agent.session.events[6].data["message"]["content"]
+        assert [{"type": "text", "text": "cut"}] == agent.session.events[8].data["message"]["content"]
 
 
 async def test_usage_is_kept_beside_the_message(rig):
@@ -352,4 +352,4 @@ async def test_usage_is_kept_beside_the_message(rig):
 
         await agent.prompt("go")
 
-        assert usage == agent.session.events[6].data["usage"]
+        assert usage == agent.session.events[8].data["usage"]

@@ -183,9 +183,9 @@ async def test_a_call_cancelled_at_its_start(open_loop: OpenLoop) -> None:
         agent.session.subscribe(cancel)
         with pytest.raises(asyncio.CancelledError):
             await turn
-        assert (loop.jobs.of("s1"), results(agent)) == ([], ["Error: tool call aborted"])
+        assert (loop.jobs.of("s1"), results(agent)) == ([], ["Error: tool call aborted before dispatch"])
         (result,) = [event.data for event in agent.session.events if event.type == "tool/result"]
-        assert result["error"] == {"name": "AbortError", "code": "ABORTED"}
+        assert result["error"] == {"name": "AbortError", "code": "ABORTED_BEFORE_DISPATCH"}
         assert not [event for event in agent.session.events if event.type.startswith("job/")]
 
 

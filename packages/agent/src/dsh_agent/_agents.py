@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dsh_context import Context, plugin
 from dsh_session import EventLog, Session, SessionHeader, SessionMeta
 
-from ._agent import Agent, Lineage
+from ._agent import MAX_PARALLEL_TOOL_CALLS, Agent, Lineage
 from ._delegation import Spawn, descriptor, ended_turns, fork_meta, spawn_meta
+from ._extensions import Extensions
 from ._model import ModelRoute
-from ._services import AGENTS, MODEL, PERSISTENCE, SESSIONS, TOOLS, AgentStarted
+from ._retry import RetryPolicy
+from ._services import AGENTS, EXTENSIONS, MODEL, PERSISTENCE, SESSIONS, TOOLS, AgentStarted
 from .errors import ForkInvalid, NotConfigured
 
 
@@ -22,6 +24,9 @@ class AgentsConfig:
 
     route: ModelRoute
     system_prompt: str = ""
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    max_parallel_tool_calls: int = MAX_PARALLEL_TOOL_CALLS
+    """How many calls of one reply may run at a time, of those that may overlap at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +121,7 @@ class Agents:
                 del self._live[agent.session.id]
 
     async def stop(self) -> None:
-        """Keep every agent from opening turns by itself; its session stays as it is."""
+        """Stop every agent; its session stays as it is."""
         for agent in self:
             await agent.stop()
 
@@ -162,10 +167,19 @@ class Agents:
         self, session: Session, source: Literal["startup", "resume", "fork"], lineage: Lineage | None
     ) -> Agent:
         config = self._config
-        agent = Agent(self._ctx, session, route=config.route, system_prompt=config.system_prompt, lineage=lineage)
+        agent = Agent(
+            self._ctx,
+            session,
+            route=config.route,
+            system_prompt=config.system_prompt,
+            lineage=lineage,
+            retries=config.retries,
+            max_parallel_tool_calls=config.max_parallel_tool_calls,
+        )
         self._live[session.id] = agent
         try:
             await self._ctx.emit(AgentStarted(agent=agent, source=source))
+            await agent.begin(source)
         except BaseException:
             await self.close(agent)
             raise
@@ -174,7 +188,8 @@ class Agents:
 
 @plugin(SESSIONS, TOOLS, MODEL, name="agents")
 async def agents(ctx: Context, config: AgentsConfig) -> None:
-    """Provide ``AGENTS``; stopping ends turns that agents opened by themselves."""
+    """Provide ``AGENTS`` and ``EXTENSIONS``; stopping ends the agents' turns, before the extensions go."""
+    await ctx.provide(EXTENSIONS, Extensions(ctx.emit))
     service = Agents(ctx, config)
     ctx.effect(service.stop)
     await ctx.provide(AGENTS, service)

@@ -27,7 +27,9 @@ class Reply:
         self.finish: Finish | None = None
 
     def add(self, chunk: StreamChunk, time: int) -> None:
-        """Take a chunk that arrived at ``time`` (Unix epoch milliseconds)."""
+        """Take a chunk that arrived at ``time`` (Unix epoch milliseconds); the first finish ends the reply."""
+        if self.finish is not None:
+            return
         self._recorder.add(chunk, time)
         match chunk:
             case TextDelta():

@@ -22,9 +22,9 @@ SOURCE = "tool-jobs"
 class JobNotices:
     """Puts a notice before the owner of each job that ended without its knowledge.
 
-    With ``wakeup`` delivery an agent that has no turn to tell it in gets one of its own, but no more than
-    ``max_consecutive_wakes`` of them without a human in between: jobs that start jobs must not keep a model busy for
-    ever. With ``quiet`` delivery, and after that, a notice waits for the next turn.
+    A running agent learns of it with its next step. With ``wakeup`` delivery an idle one gets a turn of its own, but no
+    more than ``max_consecutive_wakes`` of them without a human in between: jobs that start jobs must not keep a model
+    busy for ever. With ``quiet`` delivery, and after that, a notice waits for the next turn.
     """
 
     def __init__(self, *, delivery: Delivery, max_consecutive_wakes: int) -> None:
@@ -56,7 +56,7 @@ class JobNotices:
         if agent is None or followed is None or job.reported:
             return
         wakes = self._delivery == "wakeup" and followed.unattended < self._max_wakes
-        deliver = agent.followup if wakes else agent.inject
+        deliver = agent.followup if wakes and agent.status == "idle" else agent.inject
         source = {"kind": SOURCE, "form": "notice", "summary": completion_summary(job)}
         followed.waiting[job.id] = deliver(completion_notice(job), source)
 

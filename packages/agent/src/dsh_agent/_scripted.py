@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from dsh_session import BlockEnd, BlockStart, Finish, StreamChunk, TextDelta, ToolCallDelta
+from dsh_session import (
+    BlockEnd,
+    BlockStart,
+    Finish,
+    ReasoningDelta,
+    StreamChunk,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+)
 
 from ._model import ModelRequest, ModelRoute
 from .errors import ScriptInvalid
@@ -30,12 +39,23 @@ class ScriptedCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ScriptedReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One reply: some text, then some calls, or a failure."""
 
+    reasoning: str = ""
+    """What the model thinks before it speaks."""
     text: str = ""
     tools: list[ScriptedCall] = []
+    usage: dict[str, int] | None = None
     delay_ms: float = 0
-    """How long the model thinks before it answers."""
+    """How long the model waits before it answers."""
+    finish: Literal["stop", "tool-calls", "max-tokens"] | None = None
+    """How the reply ends; None: as its calls say."""
     fail: str | None = None
     """Ends the reply, after its text, in an error with this message."""
+    code: str = "SCRIPTED"
+    """The error's code; loops retry some, such as ``RATE_LIMIT``."""
+    status: int | None = None
+    """The error's HTTP status."""
+    retry_after_ms: float | None = None
+    """How long the provider asks to be left alone."""
 
 
 class ScriptedModel:
@@ -82,21 +102,30 @@ class ScriptedModel:
             return
         reply = self._replies[self._asked - 1]
         await asyncio.sleep(reply.delay_ms / 1000)
-        index = 0
-        if reply.text:
-            yield BlockStart(index=index, block_type="text")
-            for word in _WORDS.findall(reply.text):
-                yield TextDelta(index=index, text=word)
-            yield BlockEnd(index=index, block={"type": "text", "text": reply.text})
+        for chunk in _reply_chunks(reply, f"call-{len(request.messages)}"):
+            yield chunk
+
+
+def _reply_chunks(reply: ScriptedReply, prefix: str) -> Iterator[StreamChunk]:
+    index = 0
+    for kind, text in (("reasoning", reply.reasoning), ("text", reply.text)):
+        if text:
+            yield BlockStart(index=index, block_type=kind)
+            for word in _WORDS.findall(text):
+                yield (
+                    ReasoningDelta(index=index, text=word) if kind == "reasoning" else TextDelta(index=index, text=word)
+                )
+            yield BlockEnd(index=index, block={"type": kind, "text": text})
             index += 1
-        if reply.fail is not None:
-            yield _failure(reply.fail, "SCRIPTED")
-            return
-        for number, call in enumerate(reply.tools, start=1):
-            for chunk in _call_chunks(call, index, f"call-{len(request.messages)}-{number}"):
-                yield chunk
-            index += 1
-        yield Finish(reason={"kind": "tool-calls" if reply.tools else "stop"})
+    if reply.fail is not None:
+        yield _failure(reply.fail, reply.code, status=reply.status, providerRetryAfterMs=reply.retry_after_ms)
+        return
+    for number, call in enumerate(reply.tools, start=1):
+        yield from _call_chunks(call, index, f"{prefix}-{number}")
+        index += 1
+    if reply.usage is not None:
+        yield Usage(usage=reply.usage)
+    yield Finish(reason={"kind": reply.finish or ("tool-calls" if reply.tools else "stop")})
 
 
 def _call_chunks(call: ScriptedCall, index: int, call_id: str) -> list[StreamChunk]:
@@ -109,5 +138,6 @@ def _call_chunks(call: ScriptedCall, index: int, call_id: str) -> list[StreamChu
     ]
 
 
-def _failure(message: str, code: str) -> Finish:
-    return Finish(reason={"kind": "error", "failure": {"message": message, "code": code}})
+def _failure(message: str, code: str, **more: float | None) -> Finish:
+    known = {key: value for key, value in more.items() if value is not None}
+    return Finish(reason={"kind": "error", "failure": {"message": message, "code": code, **known}})

@@ -10,6 +10,8 @@ from dsh_context import ServiceKey
 from dsh_persistence import SessionPersistence
 from dsh_session import Sessions
 
+from ._approval import Approval
+from ._checkpoint import Checkpoint
 from ._jobs import Jobs
 from ._model import ModelAdapter
 from ._tools import Tools
@@ -17,6 +19,7 @@ from ._tools import Tools
 if TYPE_CHECKING:
     from ._agent import Agent
     from ._agents import Agents
+    from ._extensions import Extensions
 
 SESSIONS: ServiceKey[Sessions] = ServiceKey("sessions")
 PERSISTENCE: ServiceKey[SessionPersistence] = ServiceKey("persistence")
@@ -24,6 +27,9 @@ TOOLS: ServiceKey[Tools] = ServiceKey("tools")
 MODEL: ServiceKey[ModelAdapter] = ServiceKey("model")
 JOBS: ServiceKey[Jobs] = ServiceKey("jobs")
 AGENTS: ServiceKey[Agents] = ServiceKey("agents")
+APPROVAL: ServiceKey[Approval] = ServiceKey("approval")
+CHECKPOINT: ServiceKey[Checkpoint] = ServiceKey("checkpoint")
+EXTENSIONS: ServiceKey[Extensions] = ServiceKey("extensions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +51,11 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFailed:
-    """Something failed outside any turn, where the log is no place to say so."""
+    """Something failed: a turn, or what surrounds turns, where the log is no place to say so."""
 
     agent: Agent
     error: Exception
+    turn: int | None = None
+    """The turn that ended with it; None outside of turns, and for what failed without ending one."""
+    step: int | None = None
+    """The last step of that turn; None where it had none."""

@@ -43,6 +43,8 @@ class ToolResult:
     failure: ToolFailure | None = None
     value: Any = None
     """The same in a canonical form, for code; never logged."""
+    concludes_turn: bool = False
+    """Whether the turn is done with this result, and the model not asked again."""
 
     @classmethod
     def of_text(cls, text: str, *, value: Any = None) -> Self:

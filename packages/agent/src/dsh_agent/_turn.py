@@ -3,233 +3,158 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsh_session import Finish, Replace, Session
+from dsh_session import interrupted_closers, repair_closers
 
-from ._arguments import check_arguments, decode_arguments
-from ._assemble import Reply
-from ._model import ModelAdapter, ModelRequest, ModelRoute
-from ._tools import ToolExecution, ToolFailure, ToolResult, Tools
-from .errors import ModelFailed, ToolError
+from ._calls import Calls
+from ._decisions import PromptSubmit, TurnStopping
+from ._inbox import Message
+from ._requests import Requests
+from ._turn_context import TurnContext
+from .errors import CheckpointFailed, ModelFailed
 
-Message = Mapping[str, Any]
-
-_ABORTED = ToolFailure(name="AbortError", code="ABORTED")
-_ABORTED_BEFORE_DISPATCH = ToolFailure(name="AbortError", code="ABORTED_BEFORE_DISPATCH")
+_COMPLETED: Mapping[str, Any] = {"kind": "completed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnContext:
-    """What a turn works with, as it stood when the turn began."""
+class TurnResult:
+    """How a turn ended."""
 
-    session: Session
-    model: ModelAdapter
-    route: ModelRoute
-    tools: Tools
-    system_prompt: str
-    header_reason: str | None
-    """Why the first request must log its header, ``initial`` or ``resume``; None when only a change would."""
-    new_id: Callable[[], str]
-    clock: Callable[[], int]
-    execution: Callable[..., ToolExecution]
-    """Makes a ``ToolExecution`` that names the agent."""
+    turn: int
+    reason: Mapping[str, Any]
+    """``kind`` is completed, blocked, max-tokens, error or aborted, as in the log (FORMAT §5)."""
+    text: str
+    """What the model said last in the turn; empty when it said nothing."""
 
 
 class Turn:
-    """Runs one turn over a session; whatever happens, the log is balanced afterwards."""
+    """Runs one turn over what waits in the inbox; whatever happens, the log is balanced afterwards."""
 
-    def __init__(self, context: TurnContext) -> None:
+    def __init__(self, context: TurnContext, requests: Requests) -> None:
         self._c = context
         self._session = context.session
-        self._header_reason = context.header_reason
+        self._requests = requests
         self.number = context.session.state.last_turn + 1
+        self.claimed: list[str] = []
+        """Ids of the messages that the turn has taken out of the inbox."""
+        self.reason: Mapping[str, Any] | None = None
+        """Why it ended; None as long as the log has neither its start nor its end."""
+        self.error: Exception | None = None
+        """What kept the turn from being run or closed, which is nobody's failure but the loop's or the log's."""
+        self.failure: Exception | None = None
+        """What the turn ended with, where it ended in an error."""
+        self._continuations = 0
 
-    async def run(self, prompts: Sequence[Message]) -> Mapping[str, Any]:
-        """Open the turn, run its steps, close it, and return why it ended (FORMAT §5).
-
-        A failure of the model ends the turn and is its reason. A cancellation or any other exception closes the turn
-        in the log and goes on rising.
-        """
-        reason: Mapping[str, Any] = {"kind": "completed"}
-        self._session.append("turn/start", {"turn": self.number})
+    async def run(self) -> None:
+        """Run the turn to its end. Raises nothing: ``reason`` and ``error`` tell."""
+        self._requests.text = ""
         try:
-            while True:
-                self._session.append("step/start", self._place(step=self._session.state.last_step + 1))
-                reason, done = await self._step(prompts)
-                self._session.append("step/end", self._place())
-                if done:
-                    break
-                prompts = ()
-        except ModelFailed as failed:
-            reason = {"kind": "error", "error": dict(failed.failure)}
-        except asyncio.CancelledError:
-            reason = {"kind": "aborted", "reason": {"kind": "user"}}
-            raise
-        except BaseException as error:
-            reason = {"kind": "error", "error": {"message": str(error), "code": "UNKNOWN"}}
-            raise
-        finally:
-            self._close(reason)
-        return reason
-
-    async def _step(self, prompts: Sequence[Message]) -> tuple[Mapping[str, Any], bool]:
-        """Run the open step; return the reason the turn would end with, and whether it does."""
-        self._put_system_prompt()
-        for prompt in prompts:
-            self._session.append("user/message", prompt, surface_op="append")
-        request = self._request()
-        reply = await self._stream(request)
-        finish = reply.finish or Finish(reason={"kind": "stop"})
-        kind = finish.reason["kind"]
-        cut = kind == "max-tokens"
-        self._put_reply(reply, with_calls=not cut)
-        if cut:
-            return {"kind": "max-tokens"}, True
-        calls = list(self._session.state.calls)
-        for call_id in calls:
-            await self._call(call_id)
-        return {"kind": "completed"}, not calls
-
-    def _place(self, *, step: int | None = None) -> dict[str, Any]:
-        return {"turn": self.number, "step": self._session.state.step if step is None else step}
-
-    def _put_system_prompt(self) -> None:
-        """Make the system prompt the first message, or replace it where it changed."""
-        text = self._c.system_prompt
-        content = [{"type": "text", "text": text}] if text else []
-        nodes = self._session.state.surface.nodes
-        head = self._session.events[nodes[0]] if nodes else None
-        if head is not None and (head.type != "system/message" or head.data["message"]["content"] == content):
+            self._open()
+        except Exception as error:  # noqa: BLE001  # the main of a turn: the log may take nothing
+            self.error = self.failure = error
             return
-        source = {"kind": "system-prompt"}
-        message = {"role": "system", "content": content, "source": source, "id": self._c.new_id()}
-        self._session.append(
-            "system/message",
-            {**self._place(), "message": message},
-            surface_op="append" if head is None else Replace(start_seq=head.seq, end_seq=head.seq),
-            source_event_seqs=None if head is None else [head.seq],
+        reason = await self._run()
+        try:
+            self._close(reason)
+            self.reason = reason
+        except Exception as error:  # noqa: BLE001  # the main of a turn: the log may take nothing
+            self.error = self.error or error
+            self.failure = self.failure or error
+
+    async def _run(self) -> Mapping[str, Any]:
+        """Run all steps, and return why the turn ends."""
+        try:
+            return await self._steps()
+        except asyncio.CancelledError:
+            return {"kind": "aborted", "reason": self._c.cancellation.reason}
+        except ModelFailed as failed:
+            self.failure = failed
+            return {"kind": "error", "error": dict(failed.failure)}
+        except Exception as error:  # noqa: BLE001  # the main of a turn: it ends with what nothing else has caught
+            self.failure = error
+            if not isinstance(error, CheckpointFailed):
+                self.error = error
+            return {"kind": "error", "error": {"message": str(error), "code": "UNKNOWN"}}
+
+    def _open(self) -> None:
+        # A log that would not even take the end of the turn before it has to take that first.
+        self._session.extend(repair_closers(self._session.state))
+        self._session.append("turn/start", {"turn": self.number})
+
+    async def _steps(self) -> Mapping[str, Any]:
+        reason, is_done, is_first = _COMPLETED, False, True
+        while True:
+            entering = await self._before_step(is_first=is_first)
+            if entering is None:
+                return {"kind": "blocked"}
+            if not entering and (is_first or is_done):
+                return reason
+            is_first = False
+            kind, is_done = await self._step(entering)
+            if kind == "max-tokens":  # it stays the turn's end whatever later steps say
+                reason = {"kind": "max-tokens"}
+            if is_done and not self._c.inbox.waiting("next-step"):
+                await self._stopping(reason)
+                if not self._c.inbox.waiting("next-step"):
+                    return reason
+
+    async def _before_step(self, *, is_first: bool) -> Sequence[Message] | None:
+        """Return the messages that enter the next step, None when an extension keeps them out."""
+        entering = self._c.inbox.claim(opens_turn=is_first)
+        self.claimed += [message["id"] for message in entering]
+        await self._c.reach_checkpoint("step")
+        if not entering:
+            return entering
+        objection = await self._c.extensions.prompt_submit(
+            PromptSubmit(
+                agent=self._c.agent,
+                turn=self.number,
+                step=self._session.state.last_step + 1,
+                messages=entering,
+            )
         )
+        self._c.cancellation.check()
+        if objection.block is not None:
+            return None
+        return [*entering, *map(self._c.said_by, objection.remarks)]
 
-    def _request(self) -> ModelRequest:
-        """Log the request header and context where they are new, and return the request."""
-        route = self._c.route
-        tools = self._c.tools.definitions()
-        header: dict[str, Any] = {"config": {"provider": route.provider, "model": route.model}}
-        if tools:
-            header["tools"] = tools
-        state = self._session.state
-        in_force = None if state.request_header_seq is None else self._session.events[state.request_header_seq].data
-        reason = self._header_reason or ("change" if in_force is None or in_force["header"] != header else None)
-        if reason is not None:
-            self._session.append("request/header", {"header": header, "reason": reason})
-            self._header_reason = None
-        self._put_context(route)
-        return ModelRequest(route=route, messages=self._session.messages(), tools=tools)
+    async def _step(self, entering: Sequence[Message]) -> tuple[str, bool]:
+        """Run one step; return how its reply finished, and whether the turn could end with it."""
+        self._session.append("step/start", {"turn": self.number, "step": self._session.state.last_step + 1})
+        self._requests.put_system_prompt()
+        for message in entering:
+            self._session.append("user/message", message, surface_op="append")
+        kind = await self._requests.ask(self._c)
+        is_done = not self._session.state.calls
+        if not is_done:
+            is_done = await Calls(self._c).run()
+        self._session.append("step/end", {"turn": self.number, "step": self._session.state.step})
+        return kind, is_done
 
-    def _put_context(self, route: ModelRoute) -> None:
-        context: dict[str, Any] = {"provider": route.provider, "model": route.model}
-        if route.context_window is not None:
-            context["contextWindow"] = route.context_window
-        seq = self._session.state.request_context_seq
-        before = {} if seq is None else self._session.events[seq].data
-        if any(before.get(key) != context.get(key) for key in ("provider", "model", "contextWindow")):
-            self._session.append("request/context", context)
-
-    async def _stream(self, request: ModelRequest) -> Reply:
-        """Take in a whole reply. A failed or cancelled one is kept in the log as far as it came."""
-        reply = Reply()
-        try:
-            async with contextlib.aclosing(self._chunks(request)) as chunks:
-                async for chunk in chunks:
-                    reply.add(chunk, self._c.clock())
-        except asyncio.CancelledError:
-            if reply.content(with_calls=False):
-                self._put_reply(reply, with_calls=False, interrupted=True)
-            raise
-        if reply.finish is not None and reply.finish.reason["kind"] in ("error", "aborted"):
-            self._session.append("assistant/attempt", {**self._place(), "stream": reply.stream})
-            raise ModelFailed(reply.finish.reason["failure"])
-        return reply
-
-    async def _chunks(self, request: ModelRequest) -> Any:
-        try:
-            async for chunk in self._c.model.stream(request):
-                yield chunk
-        except Exception as error:  # noqa: BLE001  # an adapter is foreign code; its failure is the model's
-            yield Finish(reason={"kind": "error", "failure": {"message": str(error), "code": "UNKNOWN"}})
-
-    def _put_reply(self, reply: Reply, *, with_calls: bool, interrupted: bool = False) -> None:
-        route = self._c.route
-        message = {
-            "role": "assistant",
-            "content": reply.content(with_calls=with_calls),
-            "source": {"kind": "model", "provider": route.provider, "model": route.model},
-            "id": self._c.new_id(),
-        }
-        data: dict[str, Any] = {**self._place(), "message": message}
-        if reply.usage is not None:
-            data["usage"] = reply.usage
-        if interrupted:
-            data["interrupted"] = True
-        self._session.append("assistant/message", {**data, "stream": reply.stream}, surface_op="append")
-
-    async def _call(self, call_id: str) -> None:
-        """Start one announced call, run it, and settle it with its result."""
-        self._start_call(call_id)
-        call = self._session.state.calls[call_id]
-        try:
-            result = await self._execute(call.name, call_id, call.arguments)
-        except asyncio.CancelledError:
-            self._settle(call_id, ToolResult.of_error("tool call aborted", failure=_ABORTED))
-            raise
-        self._settle(call_id, result)
-
-    async def _execute(self, name: str, call_id: str, arguments: str) -> ToolResult:
-        tool = self._c.tools.get(name)
-        try:
-            if tool is None:
-                raise ToolError(f'unknown tool "{name}"', name="ToolNotFoundError", code="UNKNOWN_TOOL")
-            checked = check_arguments(tool.parameters, decode_arguments(arguments))
-            return await tool.execute(self._c.execution(call_id=call_id, name=name, arguments=checked))
-        except ToolError as error:
-            failure = ToolFailure(name=error.name, code=error.code) if error.name and error.code else None
-            return ToolResult.of_error(str(error), failure=failure)
-        except Exception as error:  # noqa: BLE001  # a tool is foreign code; the turn goes on
-            return ToolResult.of_error(str(error) or type(error).__name__)
-
-    def _start_call(self, call_id: str) -> None:
-        call = self._session.state.calls[call_id]
-        data = {**self._place(), "callId": call_id, "name": call.name, "arguments": call.arguments}
-        self._session.append("tool/call", data)
-
-    def _settle(self, call_id: str, result: ToolResult) -> None:
-        started_seq = self._session.state.calls[call_id].started_seq
-        message = {
-            "role": "tool",
-            "source": {"kind": "tool", "callId": call_id},
-            "toolCallId": call_id,
-            "content": list(result.content),
-            "isError": result.is_error,
-            "id": self._c.new_id(),
-        }
-        data: dict[str, Any] = {**self._place(), "message": message}
-        if result.failure is not None:
-            data["error"] = {"name": result.failure.name, "code": result.failure.code}
-        sources = None if started_seq is None else [started_seq]
-        self._session.append("tool/result", data, surface_op="append", source_event_seqs=sources)
+    async def _stopping(self, reason: Mapping[str, Any]) -> None:
+        """Let extensions object to the end of the turn."""
+        stopping = TurnStopping(
+            agent=self._c.agent,
+            turn=self.number,
+            reason=reason,
+            text=self._requests.text,
+            continuations=self._continuations,
+        )
+        remarks = await self._c.extensions.turn_stopping(stopping)
+        self._c.cancellation.check()
+        for remark in remarks:
+            self._c.inbox.insert("next-step", self._c.said_by(remark))
+        self._continuations += bool(remarks)
 
     def _close(self, reason: Mapping[str, Any]) -> None:
-        """Settle what is open: calls nobody will run any more, the step, the turn."""
+        """Settle what an internal failure left open, as a crash would have, then end the step and the turn."""
         state = self._session.state
-        aborted = ToolResult.of_error("tool call aborted before dispatch", failure=_ABORTED_BEFORE_DISPATCH)
-        for call_id, call in list(state.calls.items()):
-            if call.started_seq is None:
-                self._start_call(call_id)
-            self._settle(call_id, aborted)
+        if state.calls:
+            closers = interrupted_closers(state)
+            self._session.extend([closer for closer in closers if closer.type == "tool/result"])
         if state.step is not None:
-            self._session.append("step/end", self._place())
+            self._session.append("step/end", {"turn": self.number, "step": state.step})
         self._session.append("turn/end", {"turn": self.number, "reason": reason})

@@ -6,6 +6,10 @@
     ├── ToolError       a tool's own failure; becomes its result, and the turn goes on
     ├── ToolExists      a second tool of the same name
     ├── ModelFailed     the model's reply ended in a failure; ends the turn
+    ├── CheckpointFailed  what has happened could not be made durable; ``place``
+    ├── MessagePending  a message of that id waits already; ``message_id``
+    ├── PromptCanceled  a prompt was taken out of the inbox before its turn
+    ├── AgentStopped    the agent takes no turns any more; ``session_id``
     ├── ScriptInvalid   a model script that is none; ``where``
     ├── NotConfigured   something an operation needs is not there
     ├── ForkInvalid     no event to fork at; ``session_id``, ``at``, ``events``
@@ -50,6 +54,37 @@ class ModelFailed(AgentError):
     def __init__(self, failure: Mapping[str, Any]) -> None:
         super().__init__(str(failure["message"]))
         self.failure = failure
+
+
+class CheckpointFailed(AgentError):
+    """A log could not be made durable, so what depends on it was not done."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(reason)
+        self.place = place
+
+
+class MessagePending(AgentError):
+    """A message waits in the inbox; a second one of its id may not."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(f"message {message_id!r} waits already; wait until a step has taken it, or use another id")
+        self.message_id = message_id
+
+
+class PromptCanceled(AgentError):
+    """A prompt was cancelled while it waited for its turn; the model never saw it."""
+
+    def __init__(self) -> None:
+        super().__init__("the prompt was cancelled before its turn began; prompt again if it still matters")
+
+
+class AgentStopped(AgentError):
+    """An agent was stopped, and takes no turns any more."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"the agent of session {session_id!r} was stopped; resume the session to go on with it")
+        self.session_id = session_id
 
 
 class ScriptInvalid(AgentError):

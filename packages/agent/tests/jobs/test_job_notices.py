@@ -11,6 +11,7 @@ import pytest
 from producer import Producer, settle
 
 from dsh_agent import JOBS, Agent, AgentFailed, JobsConfig, ScriptedModel, TurnEnded, jobs
+from dsh_session import SessionEvent
 
 TEXT = {"text": "noted"}
 
@@ -80,7 +81,9 @@ async def test_an_idle_owner_gets_a_turn(bench: OpenBench, types: Any) -> None:
         assert [{"type": "text", "text": notice(1)}] == message["content"]
         summary = "bash make [status: completed, exit code: 0]"
         assert {"kind": "tool-jobs", "form": "notice", "summary": summary} == message["source"]
-        assert ["turn/start", "step/start", "system/message", "user/message"] == types(it.session)[2:6]
+        assert ["turn/start", "agent/inbox/spliced", "step/start", "system/message", "user/message"] == types(
+            it.session
+        )[3:8]
         assert "turn/end" == types(it.session)[-1]
         assert it.session.events[-1].data["reason"] == {"kind": "completed"}
 
@@ -166,10 +169,10 @@ async def test_nobody_is_told_of_a_teardown(bench: OpenBench) -> None:
         assert (0, []) == (it.turns, it.users)
 
 
-async def test_a_busy_owner_is_told_after_its_turn(bench: OpenBench) -> None:
-    """§5.5: a job that ends while a turn runs disturbs it not; two of them make one turn."""
+async def test_a_busy_owner_is_told_in_its_turn(bench: OpenBench) -> None:
+    """§5.5: what ends while a turn runs is told with the turn's next step, and opens none."""
     echo = {"tools": [{"name": "echo", "arguments": {"text": "x"}}]}
-    async with bench([echo, {"text": "done"}, TEXT]) as it:
+    async with bench([echo, {"text": "done"}]) as it:
         hold = it.run.echo.hold = asyncio.Event()
         prompt = asyncio.create_task(it.agent.prompt("go"))
         await it.run.echo.started.wait()
@@ -178,42 +181,41 @@ async def test_a_busy_owner_is_told_after_its_turn(bench: OpenBench) -> None:
         hold.set()
 
         assert "done" == (await prompt).text
-        await it.turn(2)
+        await it.agent.wait_idle()
 
-        assert ["go", notice(1), notice(2, "test")] == it.users
-        assert 2 == it.turns
+        assert (1, ["go", notice(1), notice(2, "test")]) == (it.turns, it.users)
 
 
-async def test_a_waiting_prompt_takes_notices_along(bench: OpenBench) -> None:
-    """§5.5: a human who is next in line spares the turn."""
-    echo = {"tools": [{"name": "echo", "arguments": {"text": "x"}}]}
-    async with bench([echo, {"text": "one"}, {"text": "two"}]) as it:
-        hold = it.run.echo.hold = asyncio.Event()
-        prompts = [asyncio.create_task(it.agent.prompt(text)) for text in ("go", "and then")]
-        await it.run.echo.started.wait()
+async def test_an_owner_that_says_its_last_words_is_told_all_the_same(bench: OpenBench) -> None:
+    """§5.5: what ends during the last step makes the turn go on."""
+    async with bench([{"text": "done", "delay_ms": 50}, TEXT]) as it:
+        prompt = asyncio.create_task(it.agent.prompt("go"))
+        while "request/context" not in [event.type for event in it.session.events]:
+            await asyncio.sleep(0)
         await it.end_job()
-        hold.set()
 
-        assert ["one", "two"] == [result.text for result in await asyncio.gather(*prompts)]
-        await settle()
-
-        assert (2, ["go", notice(1), "and then"]) == (it.turns, it.users)
+        assert "noted" == (await prompt).text
+        assert (1, ["go", notice(1)]) == (it.turns, it.users)
 
 
 async def test_a_notice_is_taken_back_when_the_end_was_read(bench: OpenBench) -> None:
-    """§5.5: what a model has read in the same turn it is not told again, and no turn is opened for it."""
-    echo = {"tools": [{"name": "echo", "arguments": {"text": "x"}}]}
-    read = {"tools": [{"name": "job_output", "arguments": {"job_id": "bash-1"}}]}
-    async with bench([echo, read, {"text": "done"}]) as it:
+    """§5.5: what a model has read in the same step it is not told again, and no turn is opened for it."""
+    calls = [
+        {"name": "echo", "arguments": {"text": "x"}},
+        {"name": "job_output", "arguments": {"job_id": "bash-1"}},
+    ]
+    async with bench([{"tools": calls}, {"text": "done"}]) as it:
         hold = it.run.echo.hold = asyncio.Event()
         prompt = asyncio.create_task(it.agent.prompt("go"))
         await it.run.echo.started.wait()
         await it.end_job()
+        waited = len(it.agent.waiting("next-step"))
         hold.set()
         await prompt
         await settle()
 
         assert (1, ["go"]) == (it.turns, it.users)
+        assert (1, 0) == (waited, len(it.agent.waiting("next-step")))
 
 
 async def test_a_model_that_fails_in_such_a_turn(bench: OpenBench) -> None:
@@ -237,11 +239,16 @@ async def test_what_fails_outside_a_turn_is_announced(bench: OpenBench) -> None:
         def full(size_bytes: int) -> None:
             raise BufferError("full")
 
-        process = it.start()
-        remove = it.session.guard(full)
-        process.finish()
+        guards: list[Callable[[], None]] = []
+
+        def fill(event: SessionEvent) -> None:
+            if event.type == "agent/inbox/spliced" and not guards:
+                guards.append(it.session.guard(full))
+
+        it.session.subscribe(fill)
+        it.start().finish()
         await settle()
-        remove()
+        guards[0]()
 
         assert [it.agent] == [event.agent for event in failed]
         assert isinstance(failed[0].error, BufferError)

@@ -1,0 +1,102 @@
+"""What waits to be said to an agent: two queues that live in the log (BEHAVIOUR §6.1, FORMAT §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from dsh_session import Session, SessionEvent
+
+from .errors import MessagePending
+
+Message: TypeAlias = Mapping[str, Any]
+
+Target: TypeAlias = Literal["next-turn", "next-step"]
+
+_SPLICED = "agent/inbox/spliced"
+
+
+class Inbox:
+    """The messages that wait for a turn of their own, and those that enter with the next step, whosever it is.
+
+    Each change is in the log before it is here, so what waits survives whatever ends the process.
+    """
+
+    def __init__(self, session: Session) -> None:
+        """Take in what the log of ``session`` says; what waited in a fork's parent waits there."""
+        self._session = session
+        self._queues: dict[Target, list[Message]] = {"next-turn": [], "next-step": []}
+        for event in session.events.of_type(_SPLICED, "session/end-seed"):
+            if event.type == _SPLICED:
+                self._apply(event)
+            elif event.data.get("inherited") is True:
+                for queue in self._queues.values():
+                    queue.clear()
+
+    def waiting(self, target: Target) -> Sequence[Message]:
+        """Return what waits there, first in first."""
+        return tuple(self._queues[target])
+
+    def __bool__(self) -> bool:
+        """Tell whether anything waits."""
+        return any(self._queues.values())
+
+    def insert(self, target: Target, *messages: Message) -> None:
+        """Let messages wait, behind those that do. Raises ``MessagePending``, and what ``Session.append`` raises."""
+        known = {message["id"] for queue in self._queues.values() for message in queue}
+        for message in messages:
+            if message["id"] in known:
+                raise MessagePending(message["id"])
+            known.add(message["id"])
+        self._splice(target, start=len(self._queues[target]), inserted=messages)
+
+    def claim(self, *, opens_turn: bool) -> list[Message]:
+        """Take out what enters the step that is about to begin: all for a step and, where a turn opens, one for it."""
+        claimed: list[Message] = list(self._queues["next-step"])
+        if claimed:
+            self._splice("next-step", removed=len(claimed))
+        if opens_turn and self._queues["next-turn"]:
+            claimed.append(self._queues["next-turn"][0])
+            self._splice("next-turn", removed=1)
+        return claimed
+
+    def withdraw(self, message_id: str) -> bool:
+        """Cancel one message; False when it does not wait any more."""
+        for target, queue in self._queues.items():
+            for position, message in enumerate(queue):
+                if message["id"] == message_id:
+                    self._splice(target, start=position, removed=1, canceled=True)
+                    return True
+        return False
+
+    def clear(self) -> list[Message]:
+        """Cancel everything and return it."""
+        canceled: list[Message] = []
+        targets: tuple[Target, ...] = ("next-step", "next-turn")
+        for target in targets:
+            if queue := list(self._queues[target]):
+                self._splice(target, removed=len(queue), canceled=True)
+                canceled += queue
+        return canceled
+
+    def _splice(
+        self,
+        target: Target,
+        *,
+        start: int = 0,
+        removed: int = 0,
+        inserted: Sequence[Message] = (),
+        canceled: bool = False,
+    ) -> None:
+        data: dict[str, Any] = {"target": target, "start": start}
+        if removed:
+            data["removedCount"] = removed
+        data["inserted"] = list(inserted)
+        if canceled:
+            data["outcome"] = "canceled"
+        self._apply(self._session.append(_SPLICED, data))
+
+    def _apply(self, event: SessionEvent) -> None:
+        data = event.data
+        start, removed = data["start"], data.get("removedCount", 0)
+        self._queues[data["target"]][start : start + removed] = data["inserted"]
