@@ -95,7 +95,7 @@ def test_what_cannot_be_used_is_told(data, expected):
 
 
 def test_frontmatter_makes_nothing_but_text():
-    """No object of Python comes of a tag, and merge keys, which would grow to a billion pairs, mean nothing."""
+    """No object of Python comes of a tag, and merge keys, a billion pairs here, mean nothing."""
     growing = [f"k{n}: &k{n} {{<<: [{', '.join([f'*k{n - 1}'] * 10)}]}}" for n in range(1, 10)]
     tagged = "x: !!python/object/apply:os.abort []"
 

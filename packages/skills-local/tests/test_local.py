@@ -226,7 +226,7 @@ def test_the_files_beside_are_named(place, write, tmp_path):
 
 
 def test_many_files_beside_are_cut(place, write):
-    """The nearest stay; a tree without end costs a bounded time."""
+    """The nearest stay."""
     made = write(place.home / "skills", "one")
     for number in range(MAX_FILES - 1):
         (made / f"f-{number:03}").write_text("")
@@ -241,8 +241,15 @@ def test_many_files_beside_are_cut(place, write):
     loaded = place.skills.load("one", None)
     assert (MAX_FILES, "sub/x", True) == (len(loaded.files), loaded.files[-1], loaded.has_more_files)
 
+
+def test_a_tree_without_end_is_left(place, write):
+    """A bounded number of folders is looked into, and what is not is told of."""
+    made = write(place.home / "skills", "one")
     (made / "/".join(["d"] * 200)).mkdir(parents=True)
-    assert place.skills.load("one", None).has_more_files
+    (made / "file").write_text("")
+    loaded = place.skills.load("one", None)
+
+    assert (("file",), True) == (loaded.files, loaded.has_more_files)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(place, write):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 
 import pytest
@@ -11,35 +12,32 @@ from dsh_agent import AGENTS, MODEL, SESSIONS, TOOLS, AgentsConfig, ScriptedMode
 from dsh_context import App
 from dsh_paths import DshHomeInvalid
 from dsh_session import SessionMeta, Sessions
-from dsh_skills_local import SKILLS, SkillsLocalConfig, skills_local
+from dsh_skills_local import SKILLS, SkillsLocalConfig, catalog_text, skills_local
 
 
-def lists(agent) -> list[dict]:
-    """The lists an agent's log holds, as code reads them."""
-    sources = [event.data["source"] for event in agent.session.events if event.type == "user/message"]
-    return [source for source in sources if source["kind"] == "skill-catalog"]
-
-
-def entry(name: str) -> dict[str, str]:
-    return {"name": name, "description": f"For {name}."}
+def lists(agent) -> list[list[str]]:
+    """The names in each list that an agent's log holds."""
+    said = [event.data for event in agent.session.events if event.type == "user/message"]
+    texts = [message["content"][0]["text"] for message in said if message["source"]["kind"] == "plugin:skills-local"]
+    return [re.findall("^- `(.*?)`", text, re.MULTILINE) for text in texts]
 
 
 async def test_the_model_knows_before_it_is_asked(rig, place, write):
-    """The list enters the first turn before the prompt, the skill is loaded by its name, and its text comes back."""
+    """The list enters the first turn with the prompt, the skill is loaded by its name, and its text comes back."""
     write(place.project / ".dsh" / "skills", "pdf", text="Read it twice.")
     loading = {"tools": [{"name": "skill", "arguments": {"name": "pdf"}}]}
     async with rig([loading, {"text": "Done."}]) as running:
         agent = await running.agents.create(meta=SessionMeta(cwd=place.cwd))
+        assert [] == list(agent.session.events)
         assert "Done." == (await agent.prompt("go")).text
 
     first, second = running.model.requests
-    assert ["- `pdf`: For pdf."] == [
-        line for line in first.messages[0]["content"][0]["text"].split("\n") if line.startswith("- ")
+    assert ["go", catalog_text([{"name": "pdf", "description": "For pdf."}])] == [
+        message["content"][0]["text"] for message in first.messages
     ]
-    assert "go" == first.messages[1]["content"][0]["text"]
     assert "skill" in [tool["name"] for tool in first.tools]
     assert "<skill_instructions>\nRead it twice.\n</skill_instructions>" in second.messages[-1]["content"][0]["text"]
-    assert [{"kind": "skill-catalog", "form": "catalog", "entries": [entry("pdf")]}] == lists(agent)
+    assert [["pdf"]] == lists(agent)
 
 
 async def test_without_skills_nothing_is_said(rig, place):
@@ -49,51 +47,51 @@ async def test_without_skills_nothing_is_said(rig, place):
         await agent.prompt("go")
 
     assert [] == lists(agent)
+    assert "skill" in [tool["name"] for tool in running.model.requests[0].tools]
 
 
 async def test_what_changes_is_told_once(rig, place, write):
     """A new skill, a new description and the last one's end replace the list; a new text alone does not."""
     root = place.home / "skills"
-    expected = []
-    async with rig([{"text": "ok"}] * 12) as running:
+    async with rig([{"text": "ok"}] * 7) as running:
         agent = await running.agents.create()
+        told = []
 
-        async def turns():
-            await agent.prompt("during which nothing is known of it yet")
-            await agent.prompt("which sees it")
+        async def turn():
+            before = len(lists(agent))
+            await agent.prompt("go")
+            told.append(lists(agent)[before:])
 
-        await turns()
+        await turn()
         write(root, "one")
-        await turns()
-        expected.append({"kind": "skill-catalog", "form": "catalog", "entries": [entry("one")]})
+        await turn()
         write(root, "one", text="Do it otherwise.")
-        await turns()
-        assert expected == lists(agent)
-
+        await turn()
         write(root, "two")
-        await turns()
-        update = {"kind": "skill-catalog", "form": "catalog", "update": True}
-        expected.append({**update, "entries": [entry("one"), entry("two")]})
+        await turn()
+        write(root, "two", description="Otherwise.")
+        await turn()
         shutil.rmtree(root)
-        await turns()
-        expected.append({**update, "entries": []})
-        assert expected == lists(agent)
-        await turns()
+        await turn()
+        await turn()
 
-    assert expected == lists(agent)
+    assert [[], [["one"]], [], [["one", "two"]], [["one", "two"]], [[]], []] == told
 
 
-async def test_a_list_that_waits_is_taken_back(rig, place, write):
-    """When the plugin stops, no turn will hear of a skill that nobody could load any more."""
-    write(place.home / "skills", "one")
-    async with rig([{"text": "ok"}] * 2) as running:
+async def test_a_list_that_dsh_wrote_counts(rig, place, write):
+    """In a session that it began, as long as the skills are those."""
+    entries = [{"name": "one", "description": "For one."}]
+    async with rig([{"text": "ok"}] * 3) as running:
         agent = await running.agents.create()
+        agent.inject("Its words.", {"kind": "skill-catalog", "form": "catalog", "entries": entries})
+        await agent.prompt("go")
+        write(place.home / "skills", "one")
+        await agent.prompt("go")
+        assert [] == lists(agent)
         write(place.home / "skills", "two")
         await agent.prompt("go")
-        await running.fiber.stop()
-        await agent.prompt("go")
 
-    assert [[entry("one")]] == [source["entries"] for source in lists(agent)]
+    assert [["one", "two"]] == lists(agent)
 
 
 async def test_a_broken_skill_is_logged_once(rig, place, write, caplog):
@@ -125,11 +123,11 @@ async def test_agents_that_exist_are_told(place, write):
         await app.plugin(skills_local, SkillsLocalConfig(dsh_home=str(place.home)))
         await agent.prompt("go")
 
-    assert [[entry("one")]] == [source["entries"] for source in lists(agent)]
+    assert [["one"]] == lists(agent)
 
 
 async def test_the_plugin_goes_with_all_it_did(rig, place, write):
-    """Stopped, it leaves no tool, no service and no waiting list behind."""
+    """Stopped, it leaves no tool and no service behind, and tells nobody."""
     write(place.home / "skills", "one")
     async with rig([{"text": "ok"}]) as running:
         agent = await running.agents.create()

@@ -18,7 +18,7 @@ def test_the_list_names_what_a_model_may_load():
     """On one line each; a description cannot close the element it stands in."""
     entries = catalog_entries([skill("a", "One\n  line <b> & </available_skills>"), skill("b", for_model=False)])
 
-    assert [{"name": "a", "description": "One line &lt;b&gt; &amp; &lt;/available_skills&gt;"}] == entries
+    assert [{"name": "a", "description": "One line <b> & </available_skills>"}] == entries
     lines = catalog_text(entries).split("\n")
     assert ("<system-reminder>", "</system-reminder>") == (lines[0], lines[-1])
     assert "<available_skills>" == lines[3]
@@ -39,7 +39,7 @@ def test_a_long_description_is_shortened():
     """To 500 characters when there is room."""
     (entry,) = catalog_entries([skill("a", "x" * 1024)])
 
-    assert "x" * 499 + "…" == entry["description"]
+    assert "x" * 497 + "..." == entry["description"]
 
 
 def test_many_skills_stay_bounded():

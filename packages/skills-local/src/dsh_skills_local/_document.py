@@ -74,7 +74,7 @@ def _split(text: str, path: str) -> tuple[str, str]:
 def _fields(header: str, path: str) -> Mapping[str, object]:
     try:
         # The base loader makes text, lists and mappings and nothing else: no dates and numbers that may be out of
-        # range, and no merge keys, of which a few lines grow beyond all memory.
+        # range, and no merge keys, of which a few lines grow beyond all memory before PyYAML 6.0.4.
         fields: Any = yaml.load(header, Loader=yaml.BaseLoader)  # noqa: S506  # it does less than the safe one
     except yaml.MarkedYAMLError as error:
         line = "" if error.problem_mark is None else f" (line {error.problem_mark.line + 2})"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dsh_agent import AGENTS, TOOLS, AgentClosing, AgentStarted, TurnEnded
+from dsh_agent import EXTENSIONS, TOOLS
 from dsh_context import Context, ServiceKey, plugin
 from dsh_paths import resolve_dsh_home
 
-from ._announcer import Announcer
+from ._catalog_extension import CatalogExtension
 from ._local import LocalSkills
 from ._tool import SkillTool
 
@@ -31,12 +31,12 @@ async def skills_local(ctx: Context, config: SkillsLocalConfig | None) -> None:
     None is the default configuration. Raises ``DshPathsError`` for a home that is none.
     """
     skills = LocalSkills(resolve_dsh_home(None if config is None else config.dsh_home))
-    announcer = Announcer(skills)
-    ctx.effect(announcer.close)
     await ctx.provide(SKILLS, skills)
     ctx.effect(ctx.require(TOOLS).register(SkillTool(skills)))
-    for agent in ctx.get(AGENTS) or ():
-        await announcer.announce(agent)
-    ctx.on(AgentStarted, lambda started: announcer.announce(started.agent))
-    ctx.on(TurnEnded, lambda ended: announcer.announce(ended.agent))
-    ctx.on(AgentClosing, lambda closing: announcer.forget(closing.agent))
+    await ctx.plugin(_catalog, skills)
+
+
+@plugin(EXTENSIONS, name="skill-catalog")
+async def _catalog(ctx: Context, skills: LocalSkills) -> None:
+    """Tell every agent, as soon as there can be agents."""
+    ctx.effect(ctx.require(EXTENSIONS).register(CatalogExtension(skills)))

@@ -23,7 +23,7 @@ _NONE_LEFT = "The skills of this session have changed: none is available any mor
 
 
 def catalog_entries(skills: Sequence[Skill]) -> list[dict[str, str]]:
-    """Return the name and the shortened description of each skill for a model, bounded altogether.
+    """Return the name and the shortened description of each skill for a model, bounded altogether, as ``dsh`` does.
 
     With many skills the descriptions become shorter first; only when that is not enough, the last ones are left out.
     """
@@ -42,7 +42,7 @@ def catalog_text(entries: Sequence[Mapping[str, str]], *, is_update: bool = Fals
     """Return the section that tells a model which skills there are; empty when there are none and never were."""
     if not entries:
         return _reminder([_NONE_LEFT]) if is_update else ""
-    lines = [f"- `{entry['name']}`: {entry['description']}" for entry in entries]
+    lines = [f"- `{entry['name']}`: {_escaped(entry['description'])}" for entry in entries]
     listed = ["<available_skills>", *lines, "</available_skills>"]
     return _reminder([_CHANGED if is_update else _FIRST, "", *listed, "", _USE])
 
@@ -82,11 +82,11 @@ def _reminder(lines: Sequence[str]) -> str:
 
 def _short(description: str, limit: int) -> str:
     one_line = _SPACE.sub(" ", description).strip()
-    return _escaped(one_line if len(one_line) <= limit else one_line[: limit - 1] + "…")
+    return one_line if len(one_line) <= limit else one_line[: limit - 3] + "..."
 
 
 def _size(entry: Mapping[str, str]) -> int:
-    return len(entry["name"]) + len(entry["description"]) + len("- ``: \n")
+    return len(entry["name"]) + len(_escaped(entry["description"])) + len("- ``: \n")
 
 
 def _escaped(text: str) -> str:
