@@ -66,6 +66,26 @@ def test_damage_is_listed_beside_the_rest(root):
     assert str(log) in problem["message"]
 
 
+def test_ls_shows_the_tree_of_sessions(tmp_path, root, store_session):
+    """Each stands below its parent, oldest first; a parent that is not here, or a ring of them, hides nobody."""
+    rows = {
+        "trunk": (1, {}),
+        "second": (5, {"parent_session": "trunk"}),
+        "first": (3, {"parent_session": "trunk", "origin": "subagent", "delegation_depth": 1}),
+        "leaf": (4, {"parent_session": "first", "origin": "subagent", "delegation_depth": 2}),
+        "orphan": (2, {"parent_session": "gone"}),
+        "ring-a": (6, {"parent_session": "ring-b"}),
+        "ring-b": (7, {"parent_session": "ring-a"}),
+    }
+    for name, (created_at, header) in rows.items():
+        store_session(name, times=(created_at, 1_000), **header)
+    lines = dshpy("ls", "--root", root, "--tree").stdout.splitlines()[1:]
+    names = [line[: len(line) - len(line.lstrip())] + line.split()[0] for line in lines]
+    mine = [name for name in names if name.strip() in rows]
+    assert ["trunk", "  first", "    leaf", "  second", "orphan"] == mine[:5]
+    assert {"ring-a", "ring-b"} == {name.strip() for name in mine[5:]}
+
+
 def test_ls_of_an_empty_home_says_so(tmp_path, monkeypatch):
     """A home nobody has used yet is no error."""
     monkeypatch.setenv("DSH_HOME", str(tmp_path))

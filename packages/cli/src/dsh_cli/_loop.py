@@ -180,6 +180,7 @@ async def _run(options: LoopOptions) -> Report:
         dsh_home=home,
         sessions_root=options.root,
         window_ms=options.window_ms,
+        checkpoints="turn",  # so that the shell child can see that its log does not exist yet
         system_prompt=SYSTEM_PROMPT,
     )
     async with harness(config) as running:

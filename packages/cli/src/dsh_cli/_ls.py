@@ -16,8 +16,11 @@ from ._roots import Root, open_root, path_json, session_id_of
 from ._text import console, header_json, local_time, print_json, print_labelled, printable
 
 
-def list_sessions(root: str | None, *, cwd: str | None, as_json: bool) -> ExitCode:
-    """Print every session below ``root``, newest first, damaged ones at the end; with ``cwd`` those of one place."""
+def list_sessions(root: str | None, *, cwd: str | None, tree: bool = False, as_json: bool) -> ExitCode:
+    """Print every session below ``root``, newest first, damaged ones at the end; with ``cwd`` those of one place.
+
+    With ``tree`` each stands below the session that it was forked from or delegated by, oldest first.
+    """
     opened = open_root(root)
     found = opened.store.list() if cwd is None else _of_directory(opened, cwd)
     entries = sorted(found, key=_created_at, reverse=True)
@@ -27,7 +30,7 @@ def list_sessions(root: str | None, *, cwd: str | None, as_json: bool) -> ExitCo
         place = "" if cwd is None else f" of {cwd}"
         print_labelled(console(), "no sessions", f"{place.lstrip()} in {opened.where}".lstrip())
     else:
-        _print_table(entries)
+        _print_table([(entry, 0) for entry in entries] if not tree else list(_branches(entries)))
     damaged = any(isinstance(entry.problem, SessionCorrupt) for entry in entries)
     return ExitCode.FAULT if damaged else ExitCode.OK
 
@@ -73,7 +76,24 @@ def _entry_json(entry: ListedSession) -> dict[str, Any]:
     return fields
 
 
-def _print_table(entries: list[ListedSession]) -> None:
+def _branches(entries: list[ListedSession]) -> Iterator[tuple[ListedSession, int]]:
+    """Yield each session with its depth, right after its parent; what has none here, or only itself, stands at the top."""
+    children: dict[str | None, list[ListedSession]] = {}
+    known = {entry.header.id for entry in entries if entry.header is not None}
+    for entry in reversed(entries):
+        parent = None if entry.header is None else entry.header.parent_session
+        children.setdefault(parent if parent in known else None, []).append(entry)
+    todo = [(entry, 0) for entry in reversed(children.pop(None, []))]
+    while todo or children:
+        if not todo:  # headers that name each other as parents hang on nothing: one is a top as good as any
+            todo = [(entry, 0) for entry in children.pop(next(iter(children)))]
+        entry, depth = todo.pop()
+        yield entry, depth
+        below = children.pop(entry.header.id, []) if entry.header is not None else []
+        todo += [(child, depth + 1) for child in reversed(below)]
+
+
+def _print_table(entries: list[tuple[ListedSession, int]]) -> None:
     from rich.table import Table  # noqa: PLC0415  # only rendering needs it
     from rich.text import Text  # noqa: PLC0415  # as above
 
@@ -81,8 +101,8 @@ def _print_table(entries: list[ListedSession]) -> None:
     table.add_column("session", no_wrap=True)
     table.add_column("created", no_wrap=True)
     table.add_column("directory", overflow="fold")
-    for entry in entries:
-        name = Text(printable(session_id_of(entry)))
+    for entry, depth in entries:
+        name = Text("  " * depth + printable(session_id_of(entry)))
         if entry.header is None:
             kind = "damaged" if isinstance(entry.problem, SessionCorrupt) else "unreadable"
             table.add_row(name, Text(kind, style="bold red"), Text(printable(str(entry.problem)), style="red"))
@@ -90,5 +110,7 @@ def _print_table(entries: list[ListedSession]) -> None:
         where = printable(entry.header.cwd or "(no directory)")
         if entry.header.origin is not None:
             where += f"  ({entry.header.origin})"
+        elif entry.header.is_seeded:
+            where += "  (fork)"
         table.add_row(name, local_time(entry.header.created_at), Text(where))
     console().print(table)

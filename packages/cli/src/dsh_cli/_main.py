@@ -77,12 +77,13 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead
 @main.command()
 @_root
 @click.option("--cwd", metavar="DIR", help="Only sessions of this working directory, however its path is spelled.")
+@click.option("--tree", is_flag=True, help="Each below the session it was forked from or delegated by.")
 @_json
-def ls(root: str | None, cwd: str | None, *, as_json: bool) -> None:
+def ls(root: str | None, cwd: str | None, *, tree: bool, as_json: bool) -> None:
     """List the sessions of a root, damaged ones included."""
     from ._ls import list_sessions  # noqa: PLC0415  # commands load what they need
 
-    sys.exit(list_sessions(root, cwd=cwd, as_json=as_json))
+    sys.exit(list_sessions(root, cwd=cwd, tree=tree, as_json=as_json))
 
 
 @main.command()
