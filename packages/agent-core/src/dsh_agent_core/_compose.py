@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from dsh_agent import (
     AGENTS,
@@ -17,6 +18,7 @@ from dsh_agent import (
     ModelAdapter,
     ModelRoute,
     agents,
+    checkpoints,
     jobs,
     turn_end_flush,
 )
@@ -27,6 +29,7 @@ from dsh_persistence_jsonl import Encoding
 from dsh_session import Sessions
 from dsh_skills_local import SkillsLocalConfig, skills_local
 from dsh_tool_bash import ToolBashConfig, tool_bash
+from dsh_tool_files import tool_files
 
 from ._home import one_home
 from ._plugins import (
@@ -64,6 +67,9 @@ class HarnessConfig:
     """Of JSONL logs; None: what the folder holds, zstd when it holds nothing."""
     window_ms: float = 0
     """How long the first event of a batch waits for company; 0 writes at once."""
+    checkpoints: Literal["step", "turn"] = "step"
+    """When the log must be durable before anything goes on: also before each step, request and call, or only after each
+    turn, so that a crash takes what it likes of the turn that runs."""
     system_prompt: str = ""
     bash: LocalBashConfig = field(default_factory=LocalBashConfig)
     parent_env: Mapping[str, str] | None = field(default=None, repr=False)
@@ -106,9 +112,10 @@ async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
         await app.plugin(local_bash, LocalBashPluginConfig(limits=config.bash, parent_env=config.parent_env))
         await app.plugin(jobs, config.jobs)
         await app.plugin(tool_bash, ToolBashConfig(home=home))
+        await app.plugin(tool_files, None)
         if skills is not None:
             await app.plugin(skills_local, replace(skills.local, dsh_home=home))
-        await app.plugin(turn_end_flush, None)
+        await app.plugin(checkpoints if config.checkpoints == "step" else turn_end_flush, None)
         await app.plugin(agents, AgentsConfig(route=config.route, system_prompt=config.system_prompt))
         yield Harness(
             context=app,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from .errors import ToolError
 
@@ -36,13 +36,14 @@ def check_arguments(parameters: Mapping[str, Any], arguments: Any) -> dict[str, 
     """
     if not isinstance(arguments, dict):
         raise _invalid('"arguments" must be an object')
+    given = cast("dict[str, Any]", arguments)
     for name in parameters.get("required", ()):
-        if name not in arguments:
+        if name not in given:
             raise _invalid(f'missing required property "{name}"')
     for name, schema in parameters.get("properties", {}).items():
-        if name in arguments and not _IS_TYPE[schema["type"]](arguments[name]):
+        if name in given and not _IS_TYPE[schema["type"]](given[name]):
             raise _invalid(f'"{name}" must be a {schema["type"]}')
-    return arguments
+    return given
 
 
 def _invalid(reason: str) -> ToolError:

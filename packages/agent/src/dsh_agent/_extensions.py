@@ -152,7 +152,8 @@ class Extensions:
             decided.append((extension.name, decision))
             if decision.updated_input is not None:
                 event, is_updated = replace(event, arguments=decision.updated_input), True
-        verdict = max((decision.verdict for _, decision in decided), key=_RANKS.__getitem__, default=None)
+        verdicts: list[Verdict | None] = [decision.verdict for _, decision in decided]
+        verdict = max(verdicts, key=lambda each: _RANKS[each], default=None)
         reasons = [decision.reason for _, decision in decided if decision.verdict == verdict and decision.reason]
         return Permission(
             verdict=verdict,

@@ -35,3 +35,4 @@ class ModelAdapter(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamChunk]:
         """Yield the reply, ``Finish`` last. A failure is a ``Finish`` with reason ``error``; raising counts as one."""
+        ...

@@ -96,7 +96,7 @@ class Requests:
         if route.context_window is not None:
             context["contextWindow"] = route.context_window
         seq = self._session.state.request_context_seq
-        before = {} if seq is None else self._session.events[seq].data
+        before: Mapping[str, Any] = {} if seq is None else self._session.events[seq].data
         if any(before.get(key) != context.get(key) for key in ("provider", "model", "contextWindow")):
             self._session.append("request/context", context)
 

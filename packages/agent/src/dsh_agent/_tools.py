@@ -68,20 +68,25 @@ class Tool(Protocol):
     @property
     def name(self) -> str:
         """The name the model uses."""
+        ...
 
     @property
     def description(self) -> str:
         """What the model is told."""
+        ...
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """JSON Schema of the arguments: an object of typed properties, some of them required."""
+        ...
 
     def is_concurrency_safe(self, arguments: Mapping[str, Any]) -> bool:
         """Tell whether this call may overlap with others."""
+        ...
 
     async def execute(self, execution: ToolExecution) -> ToolResult:
         """Do it. Raises ``ToolError``; any other exception becomes an error result as well."""
+        ...
 
 
 class Tools:
