@@ -33,9 +33,8 @@ async def shown(running) -> str:
 async def test_everything_is_there_and_goes_again(tmp_path):
     """A composed harness has every service; after leaving it nothing is left but the log."""
     async with harness(config(dsh_home=str(tmp_path))) as running:
-        assert ["job_output", "job_list", "job_kill", "bash", "skill"] == [
-            tool["name"] for tool in running.context.require(TOOLS).definitions()
-        ]
+        offered = "job_output job_list job_kill bash read write edit glob grep skill"
+        assert offered.split() == [tool["name"] for tool in running.context.require(TOOLS).definitions()]
         assert running.persistence is running.context.require(PERSISTENCE)
         assert running.context.get(BASH) is not None
         path = await shown(running)
@@ -125,7 +124,7 @@ async def test_a_root_that_cannot_be_written_loses_nothing(tmp_path):
     (tmp_path / "sessions" / "--root--").write_text("in the way")
 
     with pytest.raises(ExceptionGroup) as unwritten:
-        async with harness(config(dsh_home=str(tmp_path))) as running:
+        async with harness(config(dsh_home=str(tmp_path), checkpoints="turn")) as running:
             await shown(running)
             queued = running.persistence.health("s").queued
             cause = running.persistence.health("s").last_error
@@ -134,6 +133,40 @@ async def test_a_root_that_cannot_be_written_loses_nothing(tmp_path):
     assert isinstance(cause, StoreUnusable)
     assert unwritten.group_contains(Exception, match=f"{queued} event")
     assert "in the way" == (tmp_path / "sessions" / "--root--").read_text()
+
+
+async def test_nothing_goes_on_that_could_be_lost(tmp_path):
+    """By default: where the log cannot be written, no model is asked and no tool runs."""
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "--root--").write_text("in the way")
+    with pytest.raises(ExceptionGroup):
+        async with harness(config(dsh_home=str(tmp_path))) as running:
+            agent = await running.agents.create(session_id="s", meta=SessionMeta(cwd="/"))
+            turn = await agent.prompt("go")
+            types = [event.type for event in agent.session.events]
+
+    assert "error" == turn.reason["kind"]
+    assert not {"assistant/message", "assistant/attempt", "tool/call"} & set(types)
+
+
+async def test_files_are_those_of_the_sessions_directory(tmp_path):
+    """What the file tools write, the shell sees, and the other way round."""
+    look = {"command": "cat a.txt && echo more > b.txt", "description": "Look"}
+    calls = [
+        {"name": "write", "arguments": {"file_path": "a.txt", "content": "text"}},
+        {"name": "bash", "arguments": look},
+        {"name": "read", "arguments": {"file_path": "b.txt"}},
+    ]
+    model = ScriptedModel.from_replies([*({"tools": [call]} for call in calls), {"text": "ok"}])
+    async with harness(config(model, dsh_home=str(tmp_path / "home"))) as running:
+        (tmp_path / "project").mkdir()
+        agent = await running.agents.create(meta=SessionMeta(cwd=str(tmp_path / "project")))
+        await agent.prompt("go")
+        results = [event.data["message"] for event in agent.session.events if event.type == "tool/result"]
+
+    assert [False, False, False] == [message["isError"] for message in results]
+    assert ["text", "more"] == [results[1]["content"][0]["text"], (tmp_path / "project" / "b.txt").read_text().strip()]
+    assert "more" in results[2]["content"][0]["text"]
 
 
 async def test_a_relative_directory_is_refused(tmp_path):

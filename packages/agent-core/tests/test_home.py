@@ -10,7 +10,7 @@ from dsh_agent import AGENTS, TOOLS, ScriptedModel
 from dsh_agent_core import AgentCoreError, HarnessConfig, HomesDiffer, SkillsConfig, harness
 from dsh_paths import DshHomeInvalid
 from dsh_session import SessionMeta
-from dsh_skills_local import SKILLS, SkillsLocalConfig
+from dsh_skills_local import SKILLS, SkillsLocalConfig, catalog_text
 
 SHOW = {"command": 'echo "$DSH_HOME"', "description": "Look"}
 LOOK = {"tools": [{"name": "bash", "arguments": SHOW}, {"name": "skill", "arguments": {"name": "one"}}]}
@@ -93,13 +93,10 @@ async def test_a_projects_skill_is_told_and_loaded(tmp_path):
     async with harness(config(str(tmp_path / "home"))) as running:
         _, skill = await results(running, str(tmp_path / "project"))
         (agent,) = running.context.require(AGENTS)
-        first = agent.session.messages()[0]
+        said = [message for message in agent.session.messages() if _is_list(message)]
 
     assert "Of the project." in skill
-    assert ("skill-catalog", [{"name": "one", "description": "One."}]) == (
-        first["source"]["kind"],
-        first["source"]["entries"],
-    )
+    assert [catalog_text([{"name": "one", "description": "One."}])] == [text["content"][0]["text"] for text in said]
 
 
 async def test_a_resumed_session_is_not_told_again(tmp_path):
@@ -112,8 +109,7 @@ async def test_a_resumed_session_is_not_told_again(tmp_path):
         async with harness(config(str(tmp_path))) as running:
             agent = await running.agents.resume("s")
             await agent.prompt("go")
-            lists = [event for event in agent.session.events if _is_list(event)]
-            assert count == len(lists)
+            assert count == len([message for message in agent.session.messages() if _is_list(message)])
         text = (tmp_path / "skills" / "one" / "SKILL.md").read_text().replace("One.", "Other.")
         (tmp_path / "skills" / "one" / "SKILL.md").write_text(text)
 
@@ -124,5 +120,5 @@ async def test_skills_can_be_left_out(tmp_path):
         assert (None, None) == (running.context.get(SKILLS), running.context.require(TOOLS).get("skill"))
 
 
-def _is_list(event) -> bool:
-    return event.type == "user/message" and event.data["source"]["kind"] == "skill-catalog"
+def _is_list(message) -> bool:
+    return message["source"]["kind"] == "plugin:skills-local"
