@@ -77,7 +77,7 @@ def _entry_json(entry: ListedSession) -> dict[str, Any]:
 
 
 def _branches(entries: list[ListedSession]) -> Iterator[tuple[ListedSession, int]]:
-    """Yield each session with its depth, right after its parent; what has none here, or only itself, stands at the top."""
+    """Yield each session with its depth, right after its parent; one whose parent is not here stands at the top."""
     children: dict[str | None, list[ListedSession]] = {}
     known = {entry.header.id for entry in entries if entry.header is not None}
     for entry in reversed(entries):
