@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -93,7 +93,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def harness(config: HarnessConfig) -> AsyncIterator[Harness]:
+async def harness(config: HarnessConfig) -> AsyncGenerator[Harness, None]:
     """Compose a harness and run it until the block is left.
 
     Raises ``HomesDiffer`` for two homes and ``DshPathsError`` for one that is none, before anything is mounted, and
