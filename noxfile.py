@@ -58,7 +58,8 @@ def lint(session: nox.Session) -> None:
     session.run("lint-imports", env={"PYTHONPATH": os.pathsep.join(SOURCES)}, silent=True)
     for package in PACKAGES.values():
         with session.chdir(package.path):
-            session.run("deptry", "src", "--known-first-party", package.module, silent=True)
+            names = ["--known-first-party", package.module, "--package-module-name-map", "pyyaml=yaml"]
+            session.run("deptry", "src", *names, silent=True)
 
 
 @nox.session(allow_parallel=True)
