@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from dsh_agent import (
     AGENTS,
     APPROVAL,
+    EXTENSIONS,
     MODEL,
     PERSISTENCE,
     SESSIONS,
@@ -22,6 +25,7 @@ from dsh_agent import (
     Agents,
     AgentsConfig,
     Approval,
+    Extensions,
     ModelAdapter,
     ModelRequest,
     ScriptedModel,
@@ -31,9 +35,12 @@ from dsh_agent import (
     agents,
     turn_end_flush,
 )
-from dsh_context import App, Plugin
+from dsh_context import App, Plugin, Provision
 from dsh_persistence import LogStore, MemoryLogStore, SessionPersistence
 from dsh_session import EventRun, Session, Sessions, StreamChunk
+
+# Test modules cannot import each other under importlib mode; this makes ``loopkit`` importable.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def check_log(session: Session) -> None:
@@ -102,6 +109,9 @@ class Rig:
     tools: Tools
     echo: EchoTool
     model: Recorder
+    provision: Provision[ModelAdapter]
+    """The hold on the model."""
+    extensions: Extensions
 
 
 Open = Callable[..., AbstractAsyncContextManager[Rig]]
@@ -162,7 +172,7 @@ def rig(logs: list[Session]) -> Open:
             await app.provide(SESSIONS, sessions)
             await app.provide(PERSISTENCE, persistence)
             await app.provide(TOOLS, tools)
-            await app.provide(MODEL, recorder)
+            provision = await app.provide(MODEL, recorder)
             if approval is not None:
                 await app.provide(APPROVAL, approval)
             for each in plugins:
@@ -177,6 +187,8 @@ def rig(logs: list[Session]) -> Open:
                 tools=tools,
                 echo=echo,
                 model=recorder,
+                provision=provision,
+                extensions=app.require(EXTENSIONS),
             )
 
     return open_rig
