@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO
@@ -17,8 +17,8 @@ from ._stop import Stop
 from ._text import PROBE_BYTES, binary_kind
 from ._tool import FileTool, number_of, with_notices
 from ._walk import Found, Walk
-from ._workspace import Place, Workspace
-from .errors import ArgumentRefused, NotText, SearchStopped, explained
+from ._workspace import Place, Workspace, open_regular
+from .errors import ArgumentRefused, NotText, SearchStopped, WrongKind, explained
 
 MAX_MATCHES = 250
 MAX_CONTEXT = 10
@@ -27,8 +27,10 @@ MAX_TEXT_CHARS = 50_000
 
 @dataclass(slots=True, kw_only=True)
 class _Report:
-    """The result as it grows: a heading for each file, then its lines, with ``--`` where some are left out."""
+    """The result as it grows: a heading for each file, then its lines."""
 
+    marks_gaps: bool
+    """Whether ``--`` stands where lines are left out; without context there are always some."""
     parts: list[str] = field(default_factory=list)
     chars: int = 0
     matches: int = 0
@@ -43,7 +45,7 @@ class _Report:
         for number, is_match, text in rows:
             if path != self._path:
                 self._put(("\n" if self.parts else "") + f"{shown(path)}\n")
-            elif number != self._last + 1:
+            elif self.marks_gaps and number != self._last + 1:
                 self._put("--\n")
             self._path, self._last = path, number
             self._put(f"{number}{':' if is_match else '-'}{text}\n")
@@ -62,7 +64,7 @@ def grep(workspace: Workspace, arguments: Mapping[str, Any], stop: Stop, *, limi
         raise ArgumentRefused("", f"invalid context: expected at most {MAX_CONTEXT}, got {context}; read the file")
     pattern = arguments["pattern"]
     walk = Walk(GlobPattern(arguments.get("include", "**")), stop)
-    report, notices = _Report(), walk.notices
+    report, notices = _Report(marks_gaps=context > 0), walk.notices
     with workspace.locate(arguments.get("path", ".")) as place:
         try:
             with Searcher(pattern, context=context, max_matches=MAX_MATCHES, limit_s=limit_s, stop=stop) as searcher:
@@ -104,11 +106,11 @@ def _search(place: Place, walk: Walk, searcher: Searcher, report: _Report) -> No
 
 def _search_found(found: Found, searcher: Searcher, report: _Report) -> None:
     try:
-        with _opened(found) as file:
+        with open_regular(found.path, found.name, found.dir_fd) as file:
             head = file.read(PROBE_BYTES)
             if binary_kind(head) is None:
                 _search_file(found.path, head, file, searcher, report)
-    except OSError:
+    except (OSError, WrongKind):  # forbidden, or no file any more
         report.unreadable.append(found.path)
 
 
@@ -119,16 +121,6 @@ def _search_file(path: str, head: bytes, file: BinaryIO, searcher: Searcher, rep
         report.is_full |= answer.is_full
         if report.is_full:
             return
-
-
-@contextmanager
-def _opened(found: Found) -> Iterator[BinaryIO]:
-    """Open a file of a walk; what was put in its place since is not followed, waited for or read."""
-    fd = os.open(found.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=found.dir_fd)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError("no regular file any more")
-        yield file
 
 
 def grep_tool(limit_s: float) -> FileTool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from io import BufferedReader
+from typing import Any
 
 from ._stop import Stop
 from ._text import BOM, PROBE_BYTES, binary_kind, decode
@@ -50,7 +51,7 @@ def read(workspace: Workspace, arguments: Mapping[str, Any], stop: Stop) -> str:
         if kind is not None:
             raise NotText(place.path, kind=kind, size_bytes=size_bytes)
         file.seek(len(BOM) if head.startswith(BOM) else 0)
-        page = _page(_lines(file, place.path, stop), first, limit)
+        page = _page(file, _lines(file, place.path, stop), first, limit)
         if not page.parts and first > 1:
             raise ArgumentRefused(
                 place.path, f"invalid offset: {place.path} has {page.last} lines; read from one of them on"
@@ -60,12 +61,9 @@ def read(workspace: Workspace, arguments: Mapping[str, Any], stop: Stop) -> str:
     return with_notices("".join(page.parts), _notices(page, first, size_bytes, has_bom=head.startswith(BOM)))
 
 
-def _page(lines: Iterator[tuple[bytes, int]], first: int, limit: int) -> _Page:
+def _page(file: BufferedReader, lines: Iterator[tuple[bytes, int]], first: int, limit: int) -> _Page:
     page = _Page()
     for number, (data, length) in enumerate(lines, 1):
-        if number >= first + limit or page.chars > MAX_TEXT_CHARS:
-            page.is_full = True
-            break
         page.last = number
         if number < first:
             continue
@@ -77,21 +75,24 @@ def _page(lines: Iterator[tuple[bytes, int]], first: int, limit: int) -> _Page:
         page.ends_open = not is_cut and not data.endswith(b"\n")
         page.parts.append(f"{number:>6}\t{text}" + (f"… [{length} bytes]\n" if is_cut else ""))
         page.chars += len(text)
+        if number == first + limit - 1 or page.chars > MAX_TEXT_CHARS:
+            page.is_full = bool(file.peek(1))  # the next line, however long, is not read for this
+            break
     return page
 
 
-def _lines(file: BinaryIO, path: str, stop: Stop) -> Iterator[tuple[bytes, int]]:
+def _lines(file: BufferedReader, path: str, stop: Stop) -> Iterator[tuple[bytes, int]]:
     """Yield each line's first ``MAX_LINE_BYTES``, with its line break if that fits, and its whole length."""
     scanned = 0
     while piece := file.readline(MAX_LINE_BYTES):
-        length, tail = len(piece), piece
-        while not tail.endswith(b"\n") and (tail := file.readline(_PIECE_BYTES)):
+        length, tail = 0, piece
+        while tail:
             length += len(tail)
+            if scanned + length > MAX_SCAN_BYTES:
+                raise TooLarge(path, MAX_SCAN_BYTES, "use bash with tail, sed or cut for what lies behind")
             stop.check()
+            tail = b"" if tail.endswith(b"\n") else file.readline(_PIECE_BYTES)
         scanned += length
-        if scanned > MAX_SCAN_BYTES:
-            raise TooLarge(path, MAX_SCAN_BYTES, "use bash with tail, sed or cut for what lies behind")
-        stop.check()
         yield piece, length
 
 

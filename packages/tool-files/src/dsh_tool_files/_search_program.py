@@ -122,6 +122,8 @@ def limit(seconds: float) -> None:
 def main() -> None:
     """Serve until there is nothing more to hear."""
     request = hear()
+    if request is None:
+        return
     limit(request["end_s"])
     try:
         pattern = re.compile(request["pattern"])
