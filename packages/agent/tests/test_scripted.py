@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dsh_agent import ModelRequest, ScriptedModel, ScriptInvalid
-from dsh_session import BlockEnd, Finish, TextDelta
+from dsh_session import BlockEnd, Finish, TextDelta, Usage
 
 
 async def chunks_of(model: ScriptedModel) -> list:
@@ -34,6 +34,23 @@ async def test_replies_come_in_order_and_end():
     assert first[-1].reason == {"kind": "stop"}
     assert second[-1].reason["failure"] == {"message": "no", "code": "SCRIPTED"}
     assert "reply 3 was asked for, and it has 2" in third[-1].reason["failure"]["message"]
+
+
+async def test_a_reply_thinks_counts_and_fails_as_it_is_told():
+    """Reasoning before text, usage before the finish; a failure has the code, status and wait of the script."""
+    model = ScriptedModel.from_replies(
+        [
+            {"reasoning": "hm", "text": "so", "usage": {"inputTokens": 1, "outputTokens": 2}, "finish": "max-tokens"},
+            {"fail": "no", "code": "RATE_LIMIT", "status": 429, "retry_after_ms": 5},
+        ]
+    )
+
+    said, failed = await chunks_of(model), await chunks_of(model)
+
+    assert ["reasoning", "text"] == [chunk.block["type"] for chunk in said if isinstance(chunk, BlockEnd)]
+    assert [Usage(usage={"inputTokens": 1, "outputTokens": 2}), Finish(reason={"kind": "max-tokens"})] == said[-2:]
+    failure = {"message": "no", "code": "RATE_LIMIT", "status": 429, "providerRetryAfterMs": 5}
+    assert failure == failed[-1].reason["failure"]
 
 
 @pytest.mark.parametrize("text", ["{", '{"text": "x"}', '[{"txt": "x"}]', '[{"tools": [{"name": "bash"}]}]', "[3]"])

@@ -358,3 +358,27 @@ async def test_a_reply_that_no_log_can_hold_is_a_failure(rig: Any) -> None:
 
         assert "MALFORMED_RESPONSE" == result.reason["error"]["code"]
         assert "twice" in result.reason["error"]["message"]
+
+
+async def test_a_changed_header_is_logged_again(rig: Any) -> None:
+    """FORMAT §7: tools that come or go change the header in force; the model is offered those that are there."""
+    async with rig([TEXT, TEXT]) as run:
+        agent = await run.agents.create()
+        await agent.prompt("go")
+        run.tools.register(Overlapping())
+        await agent.prompt("again")
+
+        headers = [line for line in told(agent.session) if line.startswith("request/")]
+        assert ["request/header initial", "request/context", "request/header change"] == headers
+        offered = [[tool["name"] for tool in request.tools] for request in run.model.requests]
+        assert [["echo"], ["echo", "overlap"]] == offered
+
+
+async def test_what_the_provider_wants_to_see_again_is_kept(rig: Any) -> None:
+    """FORMAT §8: the replay state of a finish is its message's source's."""
+    async with rig(model=Chunks(Finish(reason={"kind": "stop"}, replay_state={"id": 1}))) as run:
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        (message,) = agent.session.events.of_type("assistant/message")
+        assert ({"id": 1}, []) == (message.data["message"]["source"]["replayState"], message.data["message"]["content"])
