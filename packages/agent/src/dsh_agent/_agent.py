@@ -151,6 +151,8 @@ class Agent:
 
     async def begin(self, source: SessionSource) -> None:
         """Tell extensions that the session starts; what they add enters the first step. Awaited once, by ``Agents``."""
+        if source == "resume":
+            self._inbox.recover()
         for remark in await self._extensions().session_start(SessionStart(agent=self, source=source)):
             self._inbox.insert("next-step", user_message(remark.texts, remark.source, _new_id))
 

@@ -26,12 +26,25 @@ class Inbox:
         """Take in what the log of ``session`` says; what waited in a fork's parent waits there."""
         self._session = session
         self._queues: dict[Target, list[Message]] = {"next-turn": [], "next-step": []}
-        for event in session.events.of_type(_SPLICED, "session/end-seed"):
-            if event.type == _SPLICED:
-                self._apply(event)
-            elif event.data.get("inherited") is True:
-                for queue in self._queues.values():
-                    queue.clear()
+        self._taken: dict[str, tuple[Target, Message]] = {}
+        """What the last turn claimed, by id, if it was interrupted and nobody has put it back."""
+        for event in session.events.of_type(_SPLICED, "turn/start", "turn/end", "session/end-seed"):
+            self._recall(event)
+
+    def recover(self) -> None:
+        """Let what an interrupted turn had claimed and not yet said wait again, in front.
+
+        A claim becomes durable before its messages enter, so a crash in between would lose what was safe before.
+        """
+        if not self._taken:
+            return
+        last = max(event.seq for event in self._session.events.of_type("turn/start"))
+        entered = {event.data["id"] for event in self._session.events[last:] if event.type == "user/message"}
+        for target in self._queues:
+            lost = [message for at, message in self._taken.values() if at == target and message["id"] not in entered]
+            if lost:
+                self._splice(target, inserted=lost)
+        self._taken.clear()
 
     def waiting(self, target: Target) -> Sequence[Message]:
         """Return what waits there, first in first."""
@@ -96,7 +109,31 @@ class Inbox:
             data["outcome"] = "canceled"
         self._apply(self._session.append(_SPLICED, data))
 
-    def _apply(self, event: SessionEvent) -> None:
+    def _recall(self, event: SessionEvent) -> None:
+        """Take in an event that was there before."""
+        match event.type:
+            case "agent/inbox/spliced":
+                target: Target = event.data["target"]
+                removed = self._apply(event)
+                if "outcome" not in event.data:
+                    self._taken |= {message["id"]: (target, message) for message in removed}
+                for message in event.data["inserted"]:
+                    self._taken.pop(message["id"], None)
+            case "turn/start":
+                self._taken.clear()
+            case "turn/end" if event.data["reason"]["kind"] != "interrupted":
+                self._taken.clear()
+            case "session/end-seed" if event.data.get("inherited") is True:
+                self._taken.clear()
+                for queue in self._queues.values():
+                    queue.clear()
+            case _:
+                pass
+
+    def _apply(self, event: SessionEvent) -> list[Message]:
+        """Change the queue as a splice says, and return what it takes out."""
         data = event.data
-        start, removed = data["start"], data.get("removedCount", 0)
-        self._queues[data["target"]][start : start + removed] = data["inserted"]
+        queue, start = self._queues[data["target"]], data["start"]
+        place = slice(start, start + data.get("removedCount", 0))
+        removed, queue[place] = queue[place], data["inserted"]
+        return removed
