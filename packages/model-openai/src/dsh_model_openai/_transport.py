@@ -32,7 +32,7 @@ async def pieces(endpoint: Endpoint, body: Mapping[str, Any]) -> AsyncGenerator[
             raise ReplyFailed(_connection_failure(error, request_id(headers))) from error
         except openai.APIError as error:
             raise ReplyFailed(error_event(headers, error.body)) from error
-        except ValueError as error:  # no UTF-8, no JSON, or not the shape
+        except (ValueError, msgspec.ValidationError) as error:  # no UTF-8, no JSON, or not the shape
             message = f"the model server sent what cannot be read: {error}"
             raise ReplyFailed(
                 Failure(code="MALFORMED_RESPONSE", message=message, request_id=request_id(headers))
@@ -40,14 +40,11 @@ async def pieces(endpoint: Endpoint, body: Mapping[str, Any]) -> AsyncGenerator[
 
 
 def _client(endpoint: Endpoint) -> AsyncOpenAI:
-    """Return a client that takes nothing from this process's environment where it can be told not to."""
+    """Return a client that takes no account from this process's environment; an empty value stops the SDK's look."""
     return AsyncOpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "",
         admin_api_key="",
-        organization="",
-        project="",
-        webhook_secret="",
         timeout=openai.Timeout(endpoint.timeout_s, connect=min(endpoint.timeout_s, _CONNECT_TIMEOUT_S)),
         max_retries=0,  # the loop retries, and logs that it does
         http_client=openai.DefaultAsyncHttpx2Client(event_hooks={"response": [_read_refusal]}),
