@@ -16,6 +16,16 @@ class ExitCode(IntEnum):
     """No such session, or several."""
     UNREADABLE = 4
     """Something is there and cannot be used: busy, another format, no permission."""
+    MAX_TOKENS = 5
+    """A turn ended where the model may not say more."""
+    BLOCKED = 6
+    """A turn was kept from being asked."""
+    HUNG_UP = 129
+    """A turn was cancelled by this signal; as shells count them, like the next ones."""
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+    """A turn was cancelled since nobody read the output any more, as by SIGPIPE."""
+    TERMINATED = 143
     COMMAND_REFUSED = 126
     """The command to run is there and may not run; as ``env`` and shells say it."""
     COMMAND_MISSING = 127

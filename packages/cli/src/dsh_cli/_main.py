@@ -1,56 +1,21 @@
-"""The command tree, and the one place where errors become exit codes."""
+"""The command tree."""
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
+from click.core import ParameterSource
 
-from ._exit import ExitCode, exit_code_of
+from ._commands import Commands, seal_own_process
+from ._exit import ExitCode
 
-_OWN_PROCESS = object()
-"""What commands find as their context's object when the process is ``dshpy``, and not somebody's who calls us."""
-
-
-class _Commands(click.Group):
-    """Turns the packages' errors into a message and an exit code."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command line; called with nothing, as the script ``dshpy`` does, it is the program's."""
-        return self.main(*args, **kwargs) if args or kwargs else self.main(obj=_OWN_PROCESS)
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except BrokenPipeError:
-            # Whoever reads the output has enough, as `head` does.
-            _abandon_output()
-            sys.exit(ExitCode.OK)
-        except Exception as error:
-            code = exit_code_of(error)
-            if code is None:
-                raise
-            from ._text import say  # noqa: PLC0415  # only a message needs it
-
-            say(str(error))
-            if isinstance(error, OSError):
-                _abandon_output()
-            sys.exit(code)
+F = TypeVar("F", bound=Callable[..., object])
 
 
-def _abandon_output() -> None:
-    """Let what is still buffered go nowhere; the interpreter would fail on it again when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dshpy")
 def main() -> None:
     """Read, list and run DeepSeek Harness sessions.
@@ -61,7 +26,9 @@ def main() -> None:
     event is the latest; or the path of a log file or a session's folder, which needs no root.
 
     Exit codes: 0 fine, 1 damage, a failed turn or a broken promise, 2 usage, 3 not found or ambiguous, 4 unreadable or
-    of another format; of env --clean the command's own, 126 when it cannot be run, 127 when it was not found.
+    of another format; of run also 5 a turn that met the model's limit of tokens, 6 one that was blocked, and 128+N one
+    that was cancelled by signal N; of env --clean the command's own, 126 when it cannot be run, 127 when it was not
+    found.
     """
 
 
@@ -253,14 +220,97 @@ def loop(
 
     The scripted model asks its shell who it is. The report shows what the child saw and what was kept from it.
     """
-    if click.get_current_context().obj is _OWN_PROCESS:
-        from ._seal import seal  # noqa: PLC0415  # commands load what they need
-
-        seal()
+    seal_own_process()
     from ._loop import LoopOptions, run_loop  # noqa: PLC0415  # commands load what they need
 
     options = LoopOptions(home=home, root=root, window_ms=window_ms, script=script, resume=resume, where=where)
     sys.exit(run_loop(options, as_json=as_json))
+
+
+def _only_from_environment(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a key on the command line, which every process of the machine can read."""
+    if ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"Keys are taken from the environment alone; set {parameter.envvar}.")
+    return value
+
+
+def _key(name: str, envvar: str) -> Callable[[F], F]:
+    """Return an option that only the environment can give."""
+    return click.option(name, envvar=envvar, hidden=True, callback=_only_from_environment)
+
+
+@main.command("run")
+@click.argument("task")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    default="deepseek",
+    show_default=True,
+    help="deepseek, deepseek:NAME, openai:URL[#NAME] for any compatible server, or scripted:FILE, which needs no key.",
+)
+@click.option("--resume", metavar="SEL", help="Go on with this session.")
+@click.option("--fork", metavar="SEL[@SEQ]", help="Begin a new session with the events of this one, up to SEQ.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="Working directory of a new session; by default, the current one.",
+)
+@click.option("--home", type=click.Path(), help="Harness home; by default, $DSH_HOME or ~/.dsh.")
+@_root
+@click.option("--json", "as_json", is_flag=True, help="Print the session's events as they happen, one a line.")
+@click.option("--yes", is_flag=True, help="Run commands and change files without asking.")
+@_key("--deepseek-api-key", "DEEPSEEK_API_KEY")
+@_key("--openai-api-key", "OPENAI_API_KEY")
+def run_agent(
+    task: str,
+    *,
+    model: str,
+    resume: str | None,
+    fork: str | None,
+    cwd: str | None,
+    home: str | None,
+    root: str | None,
+    as_json: bool,
+    yes: bool,
+    deepseek_api_key: str | None,
+    openai_api_key: str | None,
+) -> None:
+    """Have a model do TASK, which is one turn of a session; "-" reads it from standard input.
+
+    On a terminal it asks before a command runs or a file is changed; without one these are refused, unless --yes.
+    Ctrl-C cancels the turn, a second one quits at once. Keys are read from DEEPSEEK_API_KEY and OPENAI_API_KEY; a model
+    server on this machine needs none.
+
+    The exit code tells how the turn ended: 0 completed, 1 failed, 5 at the model's limit of tokens, 6 blocked; 130
+    cancelled by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP, 141 since nobody read the output any more.
+    """
+    if not task.strip():
+        raise click.UsageError('TASK is empty; say what to do, or "-" to read it from standard input.')
+    _exclude({"--resume": resume is not None, "--fork": fork is not None, "--cwd": cwd is not None})
+    is_own_process = seal_own_process()
+    from ._opening import fork_point  # noqa: PLC0415  # commands load what they need
+    from ._run import RunOptions, run_task  # noqa: PLC0415  # as above
+    from ._run_model import Keys  # noqa: PLC0415  # as above
+
+    selector, at = (resume, None) if fork is None else fork_point(fork)
+    if selector is not None:
+        _check_selector(selector, root)
+    options = RunOptions(
+        task=task,
+        model=model,
+        keys=Keys(deepseek=deepseek_api_key, openai=openai_api_key),
+        source="fork" if fork is not None else "startup" if resume is None else "resume",
+        selector=selector,
+        at=at,
+        cwd=cwd,
+        home=home,
+        root=root,
+        as_json=as_json,
+        asks=not yes,
+        catches_signals=is_own_process,
+    )
+    sys.exit(run_task(options))
 
 
 @main.command(context_settings={"allow_interspersed_args": False})

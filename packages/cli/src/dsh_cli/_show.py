@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dsh_persistence import StoredPrefix
 from dsh_session import SessionEvent, decode_json
@@ -14,6 +14,18 @@ from ._text import console, event_json, header_json, local_time, print_json, pri
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+LABEL_WIDTH = 9
+GUTTER = " │ "
+
+
+class Line(NamedTuple):
+    """Something of a conversation, for people."""
+
+    label: str
+    text: str
+    style: str
 
 
 def show_session(selector: str, root: str | None, *, as_json: bool) -> ExitCode:
@@ -50,33 +62,44 @@ def _print_head(out: Console, stored: StoredPrefix) -> None:
 def print_conversation(out: Console, events: Iterable[SessionEvent]) -> None:
     """Print what was said and done, in the order of the log."""
     for event in events:
-        for label, text, style in _lines(event.type, event.data):
-            print_labelled(out, f"{label:>9}", text, gutter=" │ ", style=style)
+        for line in conversation_lines(event.type, event.data):
+            print_line(out, line)
 
 
-def _lines(type: str, data: Any) -> list[tuple[str, str, str]]:
-    """Return (label, text, style) for what a person wants to see of an event."""
+def print_line(out: Console, line: Line) -> None:
+    """Print one line of a conversation, however many rows it takes."""
+    print_labelled(out, f"{line.label:>{LABEL_WIDTH}}", line.text, gutter=GUTTER, style=line.style)
+
+
+def conversation_lines(type: str, data: Any) -> list[Line]:
+    """Return what a person wants to see of an event."""
     match type:
         case "turn/start":
-            return [(f"turn {data['turn']}", "", "dim")]
+            return [Line(f"turn {data['turn']}", "", "dim")]
         case "user/message" if data["source"]["kind"] == "user":
-            return [("user", text_of(data["content"]), "bold")]
+            return [Line("user", text_of(data["content"]), "bold")]
         case "assistant/message":
             return [_assistant_line(block) for block in data["message"]["content"]]
         case "tool/result":
             failed = data["message"].get("isError")
-            return [("failed" if failed else "result", text_of(data["message"]["content"]), "red" if failed else "dim")]
+            style = "red" if failed else "dim"
+            return [Line("failed" if failed else "result", text_of(data["message"]["content"]), style)]
         case "turn/end":
             reason = data["reason"]
-            return [("end", _end(reason), "dim" if reason["kind"] == "completed" else "red")]
+            return [Line("end", _end(reason), "dim" if reason["kind"] == "completed" else "red")]
         case _:
             return []
 
 
-def _assistant_line(block: dict[str, Any]) -> tuple[str, str, str]:
+def _assistant_line(block: dict[str, Any]) -> Line:
     if block["type"] == "tool-call":
-        return (block["name"], _call(block["arguments"]), "cyan")
-    return ("thinks" if block["type"] == "reasoning" else "assistant", text_of([block]), "")
+        return call_line(block["name"], block["arguments"])
+    return Line("thinks" if block["type"] == "reasoning" else "assistant", text_of([block]), "")
+
+
+def call_line(name: str, arguments: str) -> Line:
+    """Return what a model calls, with the arguments it wrote."""
+    return Line(name, _call(arguments), "cyan")
 
 
 def _call(arguments: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -42,8 +43,15 @@ def local_time(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def console() -> Console:
-    """Return the console of standard output; what is piped is neither wrapped nor coloured."""
+def abandon_output() -> None:
+    """Let what is still buffered for standard output go nowhere; the interpreter would fail on it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return the console of standard output, or error; what is piped is neither wrapped nor coloured."""
     from rich.console import Console  # noqa: PLC0415  # only rendering needs it
 
     class PipedConsole(Console):
@@ -51,9 +59,9 @@ def console() -> Console:
             """Leave it to the command: rich would exit with 1, which means damage here."""
             raise  # noqa: PLE0704  # called while the error is handled
 
-    piped = not sys.stdout.isatty()
+    piped = not (sys.stderr if stderr else sys.stdout).isatty()
     return PipedConsole(
-        highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None
+        stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None
     )
 
 
@@ -61,6 +69,7 @@ def print_labelled(out: Console, label: str, text: str, *, gutter: str = " ", st
     """Print ``text`` after ``label``; lines that follow, wrapped ones too, stand below the first."""
     from rich.text import Text  # noqa: PLC0415  # only rendering needs it
 
+    label = one_line(label)
     lines = [Text(line, style=style) for line in printable(text.rstrip("\n")).split("\n")]
     if out.width != _UNBOUNDED:
         width = max(20, out.width - len(label) - len(gutter))

@@ -1,0 +1,100 @@
+"""A run as people read it: on a terminal text appears as the model says it, elsewhere message by message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsh_session import Finish, ReasoningDelta, SessionEvent, StreamChunk, TextDelta
+
+from ._approval import UNASKED
+from ._flow import Flow
+from ._run_report import Began, Notice, Told
+from ._show import GUTTER, LABEL_WIDTH, Line, call_line, conversation_lines, print_line
+from ._text import console, say
+
+_RESULT_ROWS = 10
+"""So much of a result is shown; the log has all of it."""
+
+
+class Conversation:
+    """Shows to a person what a run tells."""
+
+    def __init__(self, *, asks_here: bool) -> None:
+        """``asks_here`` says that whoever reads this is also asked about calls, and sees them then."""
+        self._out = console()
+        self._asks_here = asks_here
+        self._flow: tuple[type[StreamChunk], int, Flow] | None = None
+        """The kind and block of the text that is being shown."""
+        self._has_streamed = False
+        """Whether the text of the message that comes next has been shown."""
+
+    def __call__(self, told: Told) -> None:
+        """Show it."""
+        match told:
+            case TextDelta() | ReasoningDelta():
+                self._stream(told)
+            case SessionEvent():
+                self._end_flow()
+                self._show(told)
+            case Notice():
+                self._end_flow()
+                say(told.text)
+            case Began():
+                place = "" if told.cwd is None else f" in {told.cwd}"
+                print_line(self._out, Line("session", f"{told.session_id}{place}", "dim"))
+            case Finish():
+                self._end_flow()
+            case _:
+                pass
+
+    def _stream(self, chunk: TextDelta | ReasoningDelta) -> None:
+        if not self._out.is_terminal or not chunk.text:
+            return
+        kind = type(chunk)
+        if self._flow is None or self._flow[:2] != (kind, chunk.index):
+            self._end_flow()
+            label, style = ("thinks", "dim") if kind is ReasoningDelta else ("assistant", "")
+            flow = Flow(self._out, f"{label:>{LABEL_WIDTH}}", gutter=GUTTER, style=style)
+            self._flow = kind, chunk.index, flow
+        self._flow[2].add(chunk.text)
+        self._has_streamed = True
+
+    def _end_flow(self) -> None:
+        if self._flow is not None:
+            self._flow[2].end()
+            self._flow = None
+
+    def _show(self, event: SessionEvent) -> None:
+        for line in self._lines(event.type, event.data):
+            print_line(self._out, line)
+
+    def _lines(self, type: str, data: Any) -> list[Line]:
+        match type:
+            case "assistant/message" | "assistant/attempt":
+                lines = [] if self._has_streamed else _spoken(type, data)
+                self._has_streamed = False
+            case "tool/call":
+                is_seen = self._asks_here and data["name"] not in UNASKED
+                lines = [] if is_seen else [call_line(data["name"], data["arguments"])]
+            case "tool/result":
+                lines = [line._replace(text=_shortened(line.text)) for line in conversation_lines(type, data)]
+            case "llm/retry":
+                when = f"{data['retry']} of {data['maxRetries']} in {data['delayMs'] / 1000:.1f} s"
+                lines = [Line("retry", f"{when}: {data['failure']['message']}", "yellow")]
+            case _:
+                lines = conversation_lines(type, data)
+        return lines
+
+
+def _spoken(type: str, data: Any) -> list[Line]:
+    """Return what a message says; each call is shown when its turn comes."""
+    content: list[dict[str, Any]] = data["message"]["content"] if type == "assistant/message" else []
+    said = [block for block in content if block["type"] != "tool-call"]
+    return conversation_lines("assistant/message", {"message": {"content": said}})
+
+
+def _shortened(text: str) -> str:
+    rows = text.rstrip("\n").split("\n")
+    if len(rows) <= _RESULT_ROWS + 1:
+        return text
+    return "\n".join([*rows[:_RESULT_ROWS], f"… {len(rows) - _RESULT_ROWS} more lines"])
