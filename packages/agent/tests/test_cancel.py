@@ -19,7 +19,7 @@ from dsh_agent import (
     ToolExecution,
     ToolResult,
 )
-from dsh_session import BlockEnd, Finish, TextDelta
+from dsh_session import BlockEnd, Finish, SessionEvent, TextDelta
 
 TEXT = {"text": "later"}
 
@@ -31,6 +31,8 @@ class Brake:
         self.stops_at, self.stubborn = stops_at, stubborn
         self.act: Callable[[], None] = lambda: None
         self.places: list[str] = []
+        self.reached = 0
+        """How many of the places the first turn came to."""
 
     async def at(self, place: str) -> None:
         self.places.append(place)
@@ -159,6 +161,7 @@ async def run_turn(rig: Any, brake: Brake, how: str) -> Agent:
             await asyncio.gather(*stopping)
         elif how != "no":
             brake.stops_at = -1
+            brake.reached = len(brake.places)
             assert "completed" == (await agent.prompt("again")).reason["kind"]
         return agent
 
@@ -206,11 +209,19 @@ def decided(agent: Agent) -> list[Any]:
 
 @pytest.mark.parametrize("stops_at", range(AWAITS))
 async def test_who_swallows_a_cancel_does_not_stop_it(rig: Any, stops_at: int) -> None:
-    """Foreign code that goes on after its cancellation delays the end of the turn, and no more."""
-    agent = await run_turn(rig, Brake(stops_at, stubborn=True), "cancel")
+    """Foreign code that goes on after its cancellation delays the end of the turn, and nothing else is begun."""
+    brake = Brake(stops_at, stubborn=True)
+    agent = await run_turn(rig, brake, "cancel")
 
     ends = [event.data["reason"]["kind"] for event in agent.session.events.of_type("turn/end")]
     assert ["aborted", "completed"] == ends
+    begun = brake.places[stops_at + 1 : brake.reached]
+    if brake.places[stops_at].startswith("model"):
+        assert all(place.startswith("model, after") for place in begun)
+        lines = told(agent.session)
+        assert "message interrupted" == lines[lines.index("turn/end aborted") - 2]
+    else:
+        assert [] == begun
 
 
 async def test_parallel_calls_end_together(rig: Any) -> None:
@@ -298,6 +309,22 @@ async def test_what_wakes_during_a_cancel_has_its_turn(rig: Any) -> None:
 
             assert (2 if wakes else 1) == agent.session.state.last_turn
             assert (0 if wakes else 1) == len(agent.waiting("next-step"))
+
+
+async def test_a_prompt_that_is_over_cancels_nothing(rig: Any) -> None:
+    """Who is cancelled as its turn has ended does not end the next one."""
+    async with rig([TEXT, TEXT]) as run:
+        agent = await run.agents.create()
+        first, second = (asyncio.create_task(agent.prompt(text)) for text in "ab")
+
+        def cancel(event: SessionEvent) -> None:
+            if event.type == "turn/start" and event.data["turn"] == 2:
+                assert first.cancel(), "the first is still about to hear of its end"
+
+        agent.session.subscribe(cancel)
+        assert "completed" == (await second).reason["kind"]
+        with pytest.raises(asyncio.CancelledError):
+            await first
 
 
 async def test_a_cancel_from_within(rig: Any) -> None:

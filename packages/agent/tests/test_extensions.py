@@ -26,9 +26,11 @@ from dsh_agent import (
     SubagentStart,
     ToolDecision,
     ToolUse,
+    TurnStopping,
 )
 from dsh_context import Context, plugin
 from dsh_persistence import MemoryLogStore
+from dsh_session import SessionEvent
 
 TEXT = {"text": "ok"}
 POINTS = (
@@ -345,6 +347,38 @@ async def test_a_turn_can_be_made_to_go_on(rig: Any) -> None:
         assert [*step, "message", "step/end", "turn/end completed"] == told(agent.session)[8:]
         assert [0, 1] == [event.continuations for event in says.seen if hasattr(event, "continuations")]
         assert {"kind": "hooks"} == run.model.requests[1].messages[-1]["source"]
+
+
+async def test_a_turn_that_goes_on_anyway_does_not_stop(rig: Any) -> None:
+    """§6.2 10: what was steered in the last step comes first; the end is asked about when there is one."""
+    async with rig([TEXT, {"text": "better"}]) as run:
+        says = Says()
+        run.extensions.register(says)
+        agent = await run.agents.create()
+
+        def steer(event: SessionEvent) -> None:
+            if event.type == "request/context":
+                agent.steer("more", {"kind": "user"})
+
+        agent.session.subscribe(steer)
+        await agent.prompt("go")
+
+        assert ["better"] == [event.text for event in says.seen if isinstance(event, TurnStopping)]
+
+
+async def test_a_listener_that_fails_as_well(rig: Any, caplog: Any) -> None:
+    """What cannot be announced is in the logger, and the turn goes on."""
+    async with rig([TEXT]) as run:
+
+        def fail(failed: AgentFailed) -> None:
+            raise ValueError("nor I")
+
+        run.app.on(AgentFailed, fail)
+        run.extensions.register(Says(prompt_submit=ZeroDivisionError("oops")))
+        agent = await run.agents.create()
+
+        assert "completed" == (await agent.prompt("go")).reason["kind"]
+        assert {"oops", "nor I"} <= {word for word in ("oops", "nor I") if word in caplog.text}
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -331,3 +331,27 @@ async def test_a_log_that_is_full_for_a_while(rig: Any, kind: str) -> None:
         assert (2, "completed") == (result.turn, result.reason["kind"])
         (first, _) = agent.session.events.of_type("turn/end")
         assert "interrupted" == first.data["reason"]["kind"]
+
+
+async def test_a_log_that_refuses_one_event(rig: Any) -> None:
+    """§6.4: no result is made up for a call whose own could not be logged: the log says that its outcome is unknown."""
+    async with rig([{"tools": [echo()]}, TEXT]) as run:
+        agent = await run.agents.create()
+        removes: list[Any] = []
+
+        def full(size_bytes: int) -> None:
+            removes[0]()
+            raise BufferError("full")
+
+        def fill(event: SessionEvent) -> None:
+            if event.type == "tool/call" and not removes:
+                removes.append(agent.session.guard(full))
+
+        agent.session.subscribe(fill)
+        with pytest.raises(BufferError, match="full"):
+            await agent.prompt("go")
+
+        (result,) = agent.session.events.of_type("tool/result")
+        assert "TOOL_OUTCOME_UNKNOWN" == result.data["error"]["code"]
+        assert "turn/end error" == told(agent.session)[-1]
+        assert "completed" == (await agent.prompt("again")).reason["kind"]

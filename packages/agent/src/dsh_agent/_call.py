@@ -72,6 +72,7 @@ class Call:
         if self.result is not None:
             return []
         permission = await self.context.extensions.pre_tool_use(self._use())
+        self.context.cancellation.check()
         if permission.is_updated:
             self._take_input(permission.arguments)
         if permission.verdict == "deny":

@@ -65,7 +65,6 @@ class Requests:
                     raise
                 self._put_retry(retry_id, retry, delay_ms, failed.failure, context.retries)
             await asyncio.sleep(delay_ms / 1000)
-            context.cancellation.check()
             self._session.append("llm/retry-started", {"retryId": retry_id, **self._place(), "retry": retry})
 
     def _place(self) -> dict[str, Any]:
