@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsh_tool_files import ArgumentRefused, NotText, TextNotFound, TextNotUnique, TooLarge
@@ -24,6 +24,7 @@ def begins(text: str, old: str) -> list[int]:
 
 class TestReplacing:
     @given(text=few, old=some, new=few)
+    @example(text="aaa", old="aa", new="b")
     def test_one(self, text: str, old: str, new: str) -> None:
         """A text that begins at one place is replaced there; at more, overlapping ones too, nothing is."""
         places = begins(text, old)

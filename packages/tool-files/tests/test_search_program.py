@@ -74,7 +74,10 @@ def test_ends_by_itself() -> None:
             body = marshal.dumps(message)
             process.stdin.write(struct.pack("<I", len(body)) + body)
         process.stdin.flush()
-        assert process.wait(timeout=60) == -signal.SIGALRM
+        try:
+            assert process.wait(timeout=30) == -signal.SIGALRM
+        finally:
+            process.kill()
 
 
 def test_ends_with_its_input() -> None:
