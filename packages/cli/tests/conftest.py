@@ -1,8 +1,16 @@
-"""Sessions that tests write, through our own store."""
+"""Sessions that tests write through our own store, scripts of models, and real processes of ``dshpy``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -71,3 +79,144 @@ def store_session(root: Path) -> Callable[..., Path]:
         return log
 
     return write
+
+
+LIMIT_S = 60
+"""Nothing takes as long; it keeps a test from hanging."""
+
+# Makes the terminal on its standard input the controlling one, so that Ctrl-C is a signal, and becomes ``dshpy``.
+ON_TERMINAL = """\
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "dsh_cli", *sys.argv[1:]])
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """Write a script of these replies and return what ``--model`` calls it."""
+    numbers = count()
+
+    def write(*replies: dict[str, Any]) -> str:
+        path = tmp_path / f"script-{next(numbers)}.json"
+        path.write_text(json.dumps(replies))
+        return f"scripted:{path}"
+
+    return write
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """What a process of ``dshpy`` finds: a home of its own, no key, no wish for colours."""
+    python_path = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "DSH_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": python_path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TERM": "xterm-256color",
+    }
+
+
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal:
+    """A terminal of 80 columns with ``dshpy`` on it."""
+
+    def __init__(self, arguments: tuple[str, ...], environment: dict[str, str], stdout: Any) -> None:
+        import fcntl
+        import pty
+        import struct
+        import termios
+
+        self._screen, process_side = pty.openpty()
+        fcntl.ioctl(process_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ON_TERMINAL, *arguments],
+            env=environment,
+            stdin=process_side,
+            stdout=process_side if stdout is None else stdout,
+            stderr=process_side,
+            start_new_session=True,
+        )
+        os.close(process_side)
+        self._raw = ""
+
+    @property
+    def raw(self) -> str:
+        """What was written, styles included."""
+        return self._raw.replace("\r\n", "\n")
+
+    @property
+    def shown(self) -> str:
+        """What a person has read so far."""
+        return _STYLE.sub("", self.raw)
+
+    def type(self, text: str) -> None:
+        os.write(self._screen, text.encode())
+
+    def wait_for(self, text: str, *, times: int = 1) -> str:
+        """Return what is shown once ``text`` is on the screen."""
+        deadline = time.monotonic() + LIMIT_S
+        while self.shown.count(text) < times:
+            assert self._read(deadline), f"{text!r} never came; shown:\n{self.shown}"
+        return self.shown
+
+    def finish(self) -> int:
+        """Return the exit code once the process has ended."""
+        deadline = time.monotonic() + LIMIT_S
+        while self._read(deadline):
+            pass
+        return self.process.wait(timeout=LIMIT_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(timeout=LIMIT_S)
+        os.close(self._screen)
+
+    def _read(self, deadline: float) -> bool:
+        """Take in more; return whether there was any."""
+        ready, _, _ = select.select([self._screen], [], [], max(0, deadline - time.monotonic()))
+        try:
+            data = os.read(self._screen, 65_536) if ready else b""
+        except OSError:  # nobody has the other side any more
+            data = b""
+        self._raw += data.decode(errors="replace")
+        return bool(data)
+
+
+@pytest.fixture
+def terminal(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Run ``dshpy`` on a terminal of its own; ``stdout`` takes its output elsewhere."""
+    if sys.platform == "win32":
+        pytest.skip("Windows has no such terminals")
+    with contextlib.ExitStack() as opened:
+
+        def start(*arguments: str, stdout: Any = None, **more: str) -> Terminal:
+            one = Terminal(arguments, environment | more, stdout)
+            opened.callback(one.close)
+            return one
+
+        yield start
+
+
+@pytest.fixture
+def has_ended() -> Callable[[int], bool]:
+    """Wait until a process has ended, be it reaped or not; return whether it did."""
+
+    def wait(pid: int) -> bool:
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            try:
+                os.kill(pid, 0)
+                if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                    return True
+            except (ProcessLookupError, FileNotFoundError):
+                return True
+            time.sleep(0.05)
+        return False
+
+    return wait

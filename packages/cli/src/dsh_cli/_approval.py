@@ -78,7 +78,7 @@ class AskOnTerminal:
 
 def can_ask() -> bool:
     """Return whether somebody sees the question and can answer it."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _call_lines(name: str, arguments: Mapping[str, Any]) -> Iterator[Line]:

@@ -48,9 +48,9 @@ def caught_signals(interruption: Interruption, notify: Callable[[str], None]) ->
     received: list[int] = []
 
     def react(number: int) -> None:
+        interruption.request(ExitCode(_BASE + number), "user" if number == signal.SIGINT else "disposed")
         if number == signal.SIGINT:
             notify("the turn is being cancelled; Ctrl-C again quits at once")
-        interruption.request(ExitCode(_BASE + number), "user" if number == signal.SIGINT else "disposed")
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if not received:

@@ -20,6 +20,7 @@ from dsh_agent import (
     ModelAdapter,
     ModelRoute,
     PromptCanceled,
+    TurnResult,
 )
 from dsh_agent_core import Harness, HarnessConfig, harness
 
@@ -69,11 +70,19 @@ def run_task(options: RunOptions) -> ExitCode:
         opening = new_session(options.cwd, options.root)
     else:
         opening = stored_session(options.source, options.selector, options.at, root=options.root, home=options.home)
-    task = sys.stdin.read() if options.task == "-" else options.task
-    if not task.strip():
-        raise click.UsageError("Standard input holds no task; write what to do.")
+    task = _read_task() if options.task == "-" else options.task
     with _quiet_loop():
         return asyncio.run(_Run(options, opening, task).run(model, route))
+
+
+def _read_task() -> str:
+    try:
+        task = sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"Standard input is no UTF-8 text: byte {error.start} cannot be read.") from None
+    if not task.strip():
+        raise click.UsageError("Standard input holds no task; write what to do.")
+    return task
 
 
 @contextmanager
@@ -110,15 +119,17 @@ class _Run:
             sessions_root=self._opening.sessions_root,
             system_prompt=_SYSTEM_PROMPT % ("" if self._opening.cwd is None else f", {self._opening.cwd}"),
         )
-        code = ExitCode.FAULT
+        result = None
         with self._signals():
             try:
                 async with harness(config) as running:
-                    code = await self._take_turn(running)
+                    result = await self._take_turn(running)
             except asyncio.CancelledError:
                 if self._interruption.code is None:
                     raise
-        return self._final(code)
+        if result is not None:
+            self._report(Ended(reason=result.reason))
+        return self._final(result)
 
     def _signals(self) -> AbstractContextManager[None]:
         if not self._options.catches_signals:
@@ -130,7 +141,8 @@ class _Run:
             sys.stderr.write("\n")  # the terminal shows ^C where the cursor stood
         self._report(Notice(text=text))
 
-    async def _take_turn(self, running: Harness) -> ExitCode:
+    async def _take_turn(self, running: Harness) -> TurnResult | None:
+        """Return how the turn of the task ended; None when it was cancelled before it began."""
         running.context.on(AgentStarted, self._begin)
         running.context.on(AgentFailed, self._tell_failure)
         if self._options.asks:
@@ -143,11 +155,10 @@ class _Run:
             if self._interruption.code is None:
                 await agent.wait_idle()  # a job that has ended meanwhile may have its say
         except PromptCanceled:
-            return ExitCode.FAULT
+            return None
         finally:
             self._interruption.aim(lambda _cause: None)
-        self._report(Ended(reason=result.reason))
-        return _CODES.get(result.reason["kind"], ExitCode.FAULT)
+        return result
 
     def _begin(self, started: AgentStarted) -> None:
         """Tell of the session and, from here on, of every event of it."""
@@ -171,14 +182,15 @@ class _Run:
         if failed.turn is None:
             self._report(Notice(text=_reason_of(failed.error)))
 
-    def _final(self, code: ExitCode) -> ExitCode:
+    def _final(self, result: TurnResult | None) -> ExitCode:
         failure, interrupted = self._report.failure, self._interruption.code
-        if failure is None:
-            return interrupted or code
-        if interrupted is ExitCode.OUTPUT_CLOSED and not isinstance(failure, BrokenPipeError):
-            raise failure
-        abandon_output()
-        return interrupted or code
+        if failure is not None:
+            if interrupted is ExitCode.OUTPUT_CLOSED and not isinstance(failure, BrokenPipeError):
+                raise failure
+            abandon_output()
+        if interrupted is not None:
+            return interrupted
+        return ExitCode.FAULT if result is None else _CODES.get(result.reason["kind"], ExitCode.FAULT)
 
 
 def _reason_of(error: BaseException) -> str:

@@ -9,11 +9,20 @@ from urllib.parse import urlsplit
 import click
 
 from dsh_agent import ModelAdapter, ModelRoute, ScriptedModel
-from dsh_model_openai import DEEPSEEK_API_KEY, DEEPSEEK_ROUTE, OpenAIModel, OpenAIModelError
+from dsh_model_openai import (
+    DEEPSEEK_API_KEY,
+    DEEPSEEK_BASE_URL,
+    DEEPSEEK_ROUTE,
+    ApiKeyInvalid,
+    BaseUrlInvalid,
+    OpenAIModel,
+)
 
 OPENAI_API_KEY = "OPENAI_API_KEY"
 _UNNAMED = "default"
 """What a server is asked for that serves a single model, whatever that is called."""
+
+_MISSING = "%s needs a key; set %s to yours, or name another --model."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +44,28 @@ def choose_model(named: str, keys: Keys) -> tuple[ModelAdapter, ModelRoute]:
         scripted = ScriptedModel.from_file(rest)
         return scripted, scripted.route
     if named == "deepseek" or (kind == "deepseek" and rest):
+        if keys.deepseek is None:
+            raise click.UsageError(_MISSING % ("DeepSeek", DEEPSEEK_API_KEY))
         route = replace(DEEPSEEK_ROUTE, model=rest, context_window=None) if rest else DEEPSEEK_ROUTE
-        return OpenAIModel(api_key=_require(keys.deepseek, DEEPSEEK_API_KEY, "DeepSeek")), route
+        return _remote(DEEPSEEK_BASE_URL, keys.deepseek, DEEPSEEK_API_KEY), route
     if kind == "openai" and rest:
-        url, _, model = rest.partition("#")
-        return _compatible(url, keys.openai), ModelRoute(provider="openai", model=model or _UNNAMED)
+        url, _, name = rest.partition("#")
+        remote = _remote(url, keys.openai, OPENAI_API_KEY)
+        if keys.openai is None and not _is_loopback(url):
+            raise click.UsageError(_MISSING % ("A model server on another machine", OPENAI_API_KEY))
+        return remote, ModelRoute(provider="openai", model=name or _UNNAMED)
     raise click.BadParameter(
         "it is deepseek, deepseek:NAME, openai:URL, openai:URL#NAME or scripted:FILE.", param_hint="--model"
     )
 
 
-def _compatible(url: str, key: str | None) -> OpenAIModel:
+def _remote(url: str, key: str | None, variable: str) -> OpenAIModel:
     try:
-        model = OpenAIModel(api_key=key, base_url=url)
-    except OpenAIModelError as error:
+        return OpenAIModel(api_key=key, base_url=url)
+    except ApiKeyInvalid as error:
+        raise click.UsageError(f"The key in {variable} {error.reason}; set it as the provider shows it.") from None
+    except BaseUrlInvalid as error:
         raise click.UsageError(f"{error}.") from None
-    if key is None and not _is_loopback(url):
-        _require(key, OPENAI_API_KEY, "a model server on another machine")
-    return model
-
-
-def _require(key: str | None, variable: str, whom: str) -> str:
-    if key is None:
-        raise click.UsageError(f"{whom} needs a key; set {variable} to yours, or name another --model.")
-    try:
-        OpenAIModel(api_key=key)
-    except OpenAIModelError as error:
-        raise click.UsageError(f"{variable}: {error}.") from None
-    return key
 
 
 def _is_loopback(url: str) -> bool:
