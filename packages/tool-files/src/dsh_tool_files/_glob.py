@@ -13,6 +13,7 @@ from ._stop import Stop
 from ._tool import FileTool, with_notices
 from ._walk import Walk
 from ._workspace import Workspace
+from .errors import explained
 
 MAX_FILES = 1000
 
@@ -23,7 +24,7 @@ def glob(workspace: Workspace, arguments: Mapping[str, Any], stop: Stop) -> str:
     walk = Walk(GlobPattern(pattern), stop)
     with workspace.locate(arguments.get("path", ".")) as place, place.open_directory() as directory_fd:
         prefix = "" if place.path == "." else f"{place.path}/"
-        with closing(walk.files(directory_fd, prefix)) as files:
+        with explained(place.path), closing(walk.files(directory_fd, prefix)) as files:
             paths = [shown(found.path) for found in islice(files, MAX_FILES)]
             has_more = next(files, None) is not None
     notices = walk.notices

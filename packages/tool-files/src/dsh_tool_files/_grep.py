@@ -96,7 +96,7 @@ def _search(place: Place, walk: Walk, searcher: Searcher, report: _Report) -> No
         return
     with place.open_directory() as directory_fd:
         prefix = "" if place.path == "." else f"{place.path}/"
-        with closing(walk.files(directory_fd, prefix)) as files:
+        with explained(place.path), closing(walk.files(directory_fd, prefix)) as files:
             for found in files:
                 if not found.is_link:
                     _search_found(found, searcher, report)
