@@ -15,8 +15,9 @@ from oracle import DshRefused
 from dsh_persistence import FormatNotSupported, RowTooLarge, SessionCorrupt, StoreUnusable
 from dsh_session import EventRefused
 
-from .author import Author, keep
+from .author import Author, keep, text
 from .desk import Desk
+from .stage import LoopDesk, stored_session
 
 
 def put(desk: Desk, session_id: str) -> Path:
@@ -193,3 +194,20 @@ def test_a_row_has_a_limit(desk: Desk) -> None:
         raw.store.read("long")
 
     assert refused.value.offset == end
+
+
+def test_a_claimed_prompt_waits_again(desk: Desk) -> None:
+    for session_id in ("theirs", "ours"):
+        session = desk.session(session_id)
+        author = Author(session).turn()
+        prompt = {"role": "user", "id": "later", "source": {"kind": "user"}, "content": text("Do this later.")}
+        session.append("agent/inbox/spliced", {"target": "next-turn", "start": 0, "inserted": [prompt]})
+        author.note("turn/start", turn=2)
+        author.note("agent/inbox/spliced", target="next-turn", start=0, removedCount=1, inserted=[])
+        keep(desk.store, session)
+
+    assert not any(LoopDesk.at(desk).we_go_on("ours").values())
+    assert not any(desk.dsh_goes_on("theirs", "ours").values())
+
+    asked = [str(stored_session(desk, session_id).messages()) for session_id in ("theirs", "ours")]
+    assert [0, 1] == [said.count("Do this later.") for said in asked]
