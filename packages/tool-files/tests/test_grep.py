@@ -166,6 +166,15 @@ async def test_endless_pattern(make_agent: MakeAgent, workspace: Path) -> None:
         assert children() == []
 
 
+async def test_much_to_search(make_agent: MakeAgent, workspace: Path) -> None:
+    """A search that is only long is ended as well."""
+    with (workspace / "f").open("wb") as file:
+        file.write(b"a\n" * 5000)
+        file.truncate(1 << 40)
+    with pytest.raises(SearchStopped, match="longer than 0.5 s"):
+        await grep(await make_agent(str(workspace)), 0.5, pattern="x")
+
+
 async def test_what_was_found_before(make_agent: MakeAgent, workspace: Path) -> None:
     """What was found before a search was ended is shown, and that it is not all."""
     (workspace / "a").write_text("xxy\n")

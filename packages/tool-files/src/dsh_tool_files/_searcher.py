@@ -112,7 +112,7 @@ class Searcher:
 
     def _ask(self, value: Any) -> Any:
         """Send a message and return the answer. One at a time, so neither side ever waits for the other to take it."""
-        self._stop.check()
+        self._check()
         body = marshal.dumps(value)
         try:
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
@@ -126,9 +126,7 @@ class Searcher:
         poll.register(self._socket, select.POLLIN)
         while len(self._inbox) < size:
             while not poll.poll(_POLL_MS):
-                self._stop.check()
-                if time.monotonic() > self._ends_at:
-                    raise self._stopped()
+                self._check()
             with suppress(ConnectionError):
                 if data := self._socket.recv(CHUNK_BYTES):
                     self._inbox += data
@@ -137,6 +135,11 @@ class Searcher:
         taken = bytes(self._inbox[:size])
         del self._inbox[:size]
         return taken
+
+    def _check(self) -> None:
+        self._stop.check()
+        if time.monotonic() > self._ends_at:
+            raise self._stopped()
 
     def _stopped(self) -> SearchStopped:
         if time.monotonic() > self._ends_at:
