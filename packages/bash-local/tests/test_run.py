@@ -140,11 +140,12 @@ async def test_the_deadline_before_the_event(bash: LocalBash) -> None:
     assert (None, "SIGKILL", True, False) == outcome(result)
 
 
-async def test_the_event_before_the_deadline(bash: LocalBash) -> None:
+async def test_the_event_before_the_deadline(parent_env: dict[str, str]) -> None:
     """The first cause wins: a deadline during the grace changes nothing (BEHAVIOUR §3.3)."""
     cancel = asyncio.Event()
     asyncio.get_running_loop().call_later(0.2, cancel.set)
-    result = await run(bash, "trap '' TERM; while :; do sleep 0.05; done", timeout_ms=400, cancel=cancel)
+    async with LocalBash(LocalBashConfig(grace_ms=2_500), parent_env=parent_env) as bash:
+        result = await run(bash, "trap '' TERM; while :; do sleep 0.05; done", timeout_ms=2_000, cancel=cancel)
     assert (None, "SIGKILL", False, True) == outcome(result)
 
 

@@ -31,7 +31,9 @@ ESCAPES = {
     "its parent is gone": "(setsid sleep {0} >/dev/null 2>&1 &) ; exit 0",
 }
 HARNESS = """
-import asyncio, sys
+import asyncio, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore some, as a shell does for its background
 from dsh_subprocess import PARITY, Ignore, Inherit, ProcessHost, SpawnSpec
 
 async def main():
