@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from loopkit import Overlapping, echo, overlap, told, until
 
-from dsh_agent import ToolError, ToolExecution, ToolFailure, ToolResult
+from dsh_agent import Extension, ToolDecision, ToolError, ToolExecution, ToolFailure, ToolResult
 
 TEXT = {"text": "ok"}
 
@@ -108,6 +108,52 @@ async def test_only_a_plain_yes_lets_calls_overlap(rig: Any, answer: Any, most: 
         await agent.prompt("go")
 
         assert most == tool.most
+
+
+class Picky(Overlapping):
+    """May overlap unless its text says otherwise."""
+
+    name = "picky"
+
+    def is_concurrency_safe(self, arguments: Mapping[str, Any]) -> bool:
+        return bool(arguments["text"] != "alone")
+
+
+@pytest.mark.parametrize(("verdict", "text"), [(None, "alone"), ("deny", "b")])
+async def test_changed_arguments_are_asked_about_again(rig: Any, verdict: Any, text: str) -> None:
+    """A call that has become one of those that wait does; one that is refused keeps nobody waiting."""
+
+    class Changes(Extension):
+        name = "plugin:changes"
+
+        async def pre_tool_use(self, event: Any) -> ToolDecision | None:
+            if event.arguments["text"] != "b":
+                return None
+            return ToolDecision(updated_input={"text": text}, verdict=verdict)
+
+    call = [{"name": "picky", "arguments": {"text": each}} for each in "abc"]
+    async with rig([{"tools": call}, TEXT]) as run:
+        tool = Picky()
+        run.tools.register(tool)
+        run.extensions.register(Changes())
+        agent = await run.agents.create()
+        prompt = asyncio.create_task(agent.prompt("go"))
+        await until(lambda: "+a" in tool.order)
+        if verdict is None:
+            await asyncio.sleep(0.01)
+            assert ["+a"] == tool.order
+            tool.released["a"].set()
+            await until(lambda: "+alone" in tool.order)
+            await asyncio.sleep(0.01)
+            assert ["+a", "-a", "+alone"] == tool.order
+            tool.released["alone"].set()
+        await until(lambda: "+c" in tool.order)
+        for released in tool.released.values():
+            released.set()
+        await prompt
+
+        expected = ["a", "alone", "c"] if verdict is None else ["a", 'Error: tool "picky" was refused', "c"]
+        assert expected == results(agent.session)
 
 
 async def test_modes_are_asked_before_every_start(rig: Any) -> None:

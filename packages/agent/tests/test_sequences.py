@@ -286,7 +286,7 @@ async def test_pre_step_reject(rig: Any) -> None:
         await agent.prompt("again")
 
         assert ["IN+ next-turn", "turn/start 1", "IN- next-turn", "turn/end blocked"] == told(agent.session)[:first]
-        assert {"kind": "blocked"} == result.reason
+        assert ({"kind": "blocked"}, "no", "") == (result.reason, result.feedback, result.text)
         assert [["user: again"]] == run.model.heard
 
 

@@ -247,7 +247,8 @@ class Agent:
             if turn.error is not None:
                 done.set_exception(turn.error)
             elif turn.reason is not None:
-                done.set_result(TurnResult(turn=turn.number, reason=turn.reason, text=self._requests.text))
+                text, feedback = self._requests.text, turn.feedback
+                done.set_result(TurnResult(turn=turn.number, reason=turn.reason, text=text, feedback=feedback))
         if turn.reason is None and turn.error is not None:
             # The log takes no turn, so nobody else's prompt gets one either before somebody wakes the agent again.
             self._fail_prompts(turn.error)

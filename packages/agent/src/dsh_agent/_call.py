@@ -36,6 +36,8 @@ class Call:
     """What it came to, once it has."""
     updated_input: Mapping[str, Any] | None = None
     """Arguments that an extension gave it."""
+    is_invalid: bool = False
+    """Whether there is no such tool, or the arguments do not fit it."""
     is_dispatched: bool = False
     """Whether the tool's body has begun."""
     was_interrupted: bool = False
@@ -54,13 +56,13 @@ class Call:
                 raise ToolError(f'unknown tool "{pending.name}"', name="ToolNotFoundError", code="UNKNOWN_TOOL")
             call.arguments = check_arguments(tool.parameters, arguments)
         except ToolError as error:
-            call.result = _result_of(error)
+            call.result, call.is_invalid = _result_of(error), True
         return call
 
     @property
     def may_overlap(self) -> bool:
-        """Whether other calls may run beside this one."""
-        if self.tool is None or self.result is not None:
+        """Whether other calls may run beside this one, be it that it was refused."""
+        if self.tool is None or self.is_invalid:
             return False
         try:
             return self.tool.is_concurrency_safe(self.arguments) is True
@@ -141,7 +143,7 @@ class Call:
             self.arguments = check_arguments(self.tool.parameters, dict(arguments))
             self.updated_input = self.arguments
         except ToolError as error:
-            self.result = _result_of(error)
+            self.result, self.is_invalid = _result_of(error), True
 
     async def _ask(self, permission: Permission) -> ToolResult | None:
         """Ask for approval and log it; return the refusal, None where it is allowed."""

@@ -53,8 +53,11 @@ class Calls:
         self._log_start(call_id)
         self._started.append((call, None))
         self._remarks += await call.permit()
+        overlaps = call.may_overlap
+        if not overlaps:  # with other arguments it may be one that has to wait
+            await self._settle_until(call)
         self._started[-1] = (call, asyncio.get_running_loop().create_task(call.run()))
-        if not call.may_overlap:
+        if not overlaps:
             await self._settle_all()
 
     async def _admit(self, call_id: str) -> Call:
@@ -77,7 +80,11 @@ class Calls:
             await self._settle_first()
 
     async def _settle_all(self) -> None:
-        while self._started:
+        await self._settle_until(None)
+
+    async def _settle_until(self, call: Call | None) -> None:
+        """Settle the calls before ``call``, all of them without one."""
+        while self._started and self._started[0][0] is not call:
             task = self._started[0][1]
             assert task is not None  # noqa: S101  # only the call that is being started has none
             await asyncio.wait([task])

@@ -28,6 +28,8 @@ class TurnResult:
     """``kind`` is completed, blocked, max-tokens, error or aborted, as in the log (FORMAT §5)."""
     text: str
     """What the model said last in the turn; empty when it said nothing."""
+    feedback: str = ""
+    """Why an extension kept the messages out, where the turn was blocked."""
 
 
 class Turn:
@@ -46,6 +48,8 @@ class Turn:
         """What kept the turn from being run or closed, which is nobody's failure but the loop's or the log's."""
         self.failure: Exception | None = None
         """What the turn ended with, where it ended in an error."""
+        self.feedback = ""
+        """Why it was blocked."""
         self._continuations = 0
 
     async def run(self) -> None:
@@ -118,6 +122,7 @@ class Turn:
         )
         self._c.cancellation.check()
         if objection.block is not None:
+            self.feedback = objection.block
             return None
         return [*entering, *map(self._c.said_by, objection.remarks)]
 

@@ -3,18 +3,18 @@
 ::
 
     AgentError
-    ├── ToolError       a tool's own failure; becomes its result, and the turn goes on
-    ├── ToolExists      a second tool of the same name
-    ├── ModelFailed     the model's reply ended in a failure; ends the turn
+    ├── ToolError         a tool's own failure; becomes its result, and the turn goes on
+    ├── ToolExists        a second tool of the same name
+    ├── ModelFailed       the model's reply ended in a failure; ends the turn
     ├── CheckpointFailed  what has happened could not be made durable; ``place``
-    ├── MessagePending  a message of that id waits already; ``message_id``
-    ├── PromptCanceled  a prompt was taken out of the inbox before its turn
-    ├── AgentStopped    the agent takes no turns any more; ``session_id``
-    ├── ScriptInvalid   a model script that is none; ``where``
-    ├── NotConfigured   something an operation needs is not there
-    ├── ForkInvalid     no event to fork at; ``session_id``, ``at``, ``events``
+    ├── MessagePending    a message of that id waits already; ``message_id``
+    ├── PromptCanceled    a prompt was taken out of the inbox before its turn
+    ├── AgentStopped      the agent takes no turns any more; ``session_id``
+    ├── ScriptInvalid     a model script that is none; ``where``
+    ├── NotConfigured     something an operation needs is not there
+    ├── ForkInvalid       no event to fork at; ``session_id``, ``at``, ``events``
     ├── DelegationTooDeep  a delegation beyond what is allowed; ``depth``, ``max_depth``
-    └── JobError        something about background jobs
+    └── JobError          something about background jobs
         ├── JobRefused      one that may not be started
         ├── JobUnknown      an id that is nobody's, or another session's; ``job_id``, ``is_foreign``
         └── WaitInvalid     a time to wait that is none; ``timeout_ms``
