@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from dsh_cli import main
+from dsh_cli._run_model import Keys, choose_model
 
 KEY = "sk-0123456789abcdef"
 
@@ -149,4 +151,25 @@ def test_text_appears_while_the_model_speaks(server, terminal):
     assert "then others" not in shown
     assert 0 == screen.finish()
     rows = "   thinks │ Hm, what to say?\nassistant │ First words, then others.\n      end │ completed\n"
-    assert screen.shown.endswith(rows)
+    assert screen.shown.endswith(f"     user │ Go.\n{rows}")
+
+
+def test_what_deepseek_is_called():
+    """The log says what ``dsh`` says; of another model than the usual one no window is known. No repr has a key."""
+    keys = Keys(deepseek=KEY, openai=None)
+
+    model, usual = choose_model("deepseek", keys)
+    _, other = choose_model("deepseek:deepseek-next", keys)
+
+    assert ("deepseek-official", "deepseek-flash", 1_000_000) == (usual.provider, usual.model, usual.context_window)
+    assert ("deepseek-official", "deepseek-next", None) == (other.provider, other.model, other.context_window)
+    assert KEY not in repr(keys) + repr(model)
+
+
+def test_only_this_machine_needs_no_key():
+    """Names that merely look like it do not count."""
+    for host in ("127.0.0.1", "127.9.9.9", "localhost", "[::1]"):
+        assert "openai" == choose_model(f"openai:http://{host}:8000/v1", Keys(deepseek=None, openai=None))[1].provider
+    for host in ("localhost.example", "127.0.0.1.example", "10.0.0.1", "[::2]"):
+        with pytest.raises(UsageError, match="OPENAI_API_KEY"):
+            choose_model(f"openai:http://{host}/v1", Keys(deepseek=None, openai=None))

@@ -98,7 +98,7 @@ def test_files_are_asked_about_and_reading_is_not(terminal, arguments, tmp_path)
 
     shown = screen.wait_for("allow?")
     assert "    write │ new\n          │ content: row 0\n" in shown
-    assert "          │ … 80 more\n" in shown
+    assert "          │ … 80 more lines\n" in shown
     screen.type("y\n")
     shown = screen.wait_for("allow?", times=2)
     assert "     edit │ notes\n          │ old_string: old\n          │ new_string: new\n" in shown

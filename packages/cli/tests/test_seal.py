@@ -1,4 +1,4 @@
-"""What commands of ``dshpy loop`` can read of the process that runs them: real processes of an ordinary user."""
+"""What commands can read of the ``dshpy`` that runs them: real processes of an ordinary user."""
 
 from __future__ import annotations
 
@@ -47,15 +47,20 @@ def ordinary_user() -> list[str]:
 
 @pytest.fixture
 def look_up(ordinary_user: list[str], tmp_path: Path):
-    """Run a loop whose shell looks at its ancestors; return the loop's pid and what the shell saw of each, by pid."""
+    """Run a model whose shell looks at its ancestors; return our pid and what the shell saw of each, by pid."""
     if os.geteuid() == 0:
         os.chown(tmp_path, NOBODY, NOBODY)
     script = tmp_path / "script.json"
     call = {"name": "bash", "arguments": {"command": LOOK_UP, "description": "Look at the ancestors"}}
     script.write_text(json.dumps([{"tools": [call]}, {"text": "seen"}]))
 
-    def run(*program: str) -> tuple[int, dict[int, set[str]]]:
-        arguments = ["loop", "--json", "--home", str(tmp_path / "home"), "--script", str(script)]
+    commands = {
+        "loop": ["loop", "--script", str(script)],
+        "run": ["run", "Look up.", "--yes", "--model", f"scripted:{script}"],
+    }
+
+    def run(*program: str, command: str = "loop") -> tuple[int, dict[int, set[str]]]:
+        arguments = [*commands[command], "--json", "--home", str(tmp_path / "home")]
         path = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
         process = subprocess.Popen(
             [*ordinary_user, sys.executable, *program, *arguments],
@@ -67,7 +72,8 @@ def look_up(ordinary_user: list[str], tmp_path: Path):
         )
         stdout, stderr = process.communicate(timeout=120)
         assert 0 == process.returncode, stderr
-        results = [event["data"]["message"] for event in json.loads(stdout)["events"] if event["type"] == "tool/result"]
+        told = json.loads(stdout)["events"] if command == "loop" else map(json.loads, stdout.splitlines())
+        results = [event["data"]["message"] for event in told if event.get("type") == "tool/result"]
         seen: dict[int, set[str]] = {}
         for line in "".join(block["text"] for block in results[-1]["content"]).splitlines():
             pid, _, what = line.partition(" ")
@@ -77,9 +83,10 @@ def look_up(ordinary_user: list[str], tmp_path: Path):
     return run
 
 
-def test_a_command_cannot_read_the_harness(look_up) -> None:
+@pytest.mark.parametrize("command", ["loop", "run"])
+def test_a_command_cannot_read_the_harness(look_up, command) -> None:
     """Memory and environment of ``dshpy`` are closed to its commands; those of the shell and its keeper are not."""
-    harness, seen = look_up("-m", "dsh_cli")
+    harness, seen = look_up("-m", "dsh_cli", command=command)
 
     below = list(seen)[: list(seen).index(harness)]
     assert {"environ closed", "maps closed"} == seen[harness]

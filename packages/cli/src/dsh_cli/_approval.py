@@ -12,7 +12,7 @@ from typing import Any
 from dsh_agent import ApprovalAnswer, ApprovalRequest, Extension, ToolDecision, ToolUse
 
 from ._show import GUTTER, LABEL_WIDTH, Line, print_line
-from ._text import console, say
+from ._text import console, first_rows, say
 
 UNASKED = frozenset({"read", "glob", "grep", "skill", "job_output", "job_list", "job_kill"})
 """Tools that run and change nothing but what a call that was asked about has begun; all others are asked about."""
@@ -89,15 +89,12 @@ def _call_lines(name: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if label != name:
             text = f"{key}: {text}"
-        yield Line(label, _shortened(text) if key in _SHOWN_SHORT else text, "bold cyan" if label == name else "cyan")
+        if key in _SHOWN_SHORT:
+            text = first_rows(text, _SHOWN_ROWS)
+        yield Line(label, text, "bold cyan" if label == name else "cyan")
         label = ""
     if label:
         yield Line(label, "", "bold cyan")
-
-
-def _shortened(text: str) -> str:
-    rows = text.split("\n")
-    return text if len(rows) <= _SHOWN_ROWS else "\n".join([*rows[:_SHOWN_ROWS], f"… {len(rows) - _SHOWN_ROWS} more"])
 
 
 def _discard_input(fd: int) -> None:

@@ -10,7 +10,7 @@ from ._approval import UNASKED
 from ._flow import Flow
 from ._run_report import Began, Notice, Told
 from ._show import GUTTER, LABEL_WIDTH, Line, call_line, conversation_lines, print_line
-from ._text import console, say
+from ._text import console, first_rows, say
 
 _RESULT_ROWS = 10
 """So much of a result is shown; the log has all of it."""
@@ -77,7 +77,8 @@ class Conversation:
                 is_seen = self._asks_here and data["name"] not in UNASKED
                 lines = [] if is_seen else [call_line(data["name"], data["arguments"])]
             case "tool/result":
-                lines = [line._replace(text=_shortened(line.text)) for line in conversation_lines(type, data)]
+                whole = conversation_lines(type, data)
+                lines = [line._replace(text=first_rows(line.text, _RESULT_ROWS)) for line in whole]
             case "llm/retry":
                 when = f"{data['retry']} of {data['maxRetries']} in {data['delayMs'] / 1000:.1f} s"
                 lines = [Line("retry", f"{when}: {data['failure']['message']}", "yellow")]
@@ -91,10 +92,3 @@ def _spoken(type: str, data: Any) -> list[Line]:
     content: list[dict[str, Any]] = data["message"]["content"] if type == "assistant/message" else []
     said = [block for block in content if block["type"] != "tool-call"]
     return conversation_lines("assistant/message", {"message": {"content": said}})
-
-
-def _shortened(text: str) -> str:
-    rows = text.rstrip("\n").split("\n")
-    if len(rows) <= _RESULT_ROWS + 1:
-        return text
-    return "\n".join([*rows[:_RESULT_ROWS], f"… {len(rows) - _RESULT_ROWS} more lines"])

@@ -276,7 +276,9 @@ def run_agent(
     deepseek_api_key: str | None,
     openai_api_key: str | None,
 ) -> None:
-    """Have a model do TASK, which is one turn of a session; "-" reads it from standard input.
+    """Have a model do TASK: one turn of a session.
+
+    As TASK, "-" reads it from standard input.
 
     On a terminal it asks before a command runs or a file is changed; without one these are refused, unless --yes.
     Ctrl-C cancels the turn, a second one quits at once. Keys are read from DEEPSEEK_API_KEY and OPENAI_API_KEY; a model

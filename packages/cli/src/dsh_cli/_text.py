@@ -30,6 +30,12 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def first_rows(text: str, rows: int) -> str:
+    """Return ``text``, or its first rows and how many follow."""
+    lines = text.rstrip("\n").split("\n")
+    return text if len(lines) <= rows else "\n".join([*lines[:rows], f"… {len(lines) - rows} more lines"])
+
+
 def say(message: str) -> None:
     """Write one line to standard error."""
     sys.stderr.write(f"dshpy: {one_line(message)}\n")
