@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from dsh_bash.contract._inputs import AMBIENT
 from dsh_bash.contract._plain import PlainBash
 from dsh_bash.contract._trial import PATIENCE_S, Trial
 from dsh_bash.contract.broken import BROKEN
+from dsh_bash.contract.plugin import _Tried
 
 TESTS = sorted(name for name in dir(BashContract) if name.startswith("test_"))
 FAILURES = (AssertionError, BashError, ValueError, TimeoutError, BaseExceptionGroup, pytest.fail.Exception)
@@ -150,3 +151,8 @@ def test_reports_name_the_promise(tmp_path: Path) -> None:
     """A report in JUnit's XML says by number which promise a test is of."""
     run_pytest(tmp_path, MINE, "-k", "TestMistaken and b09", "--junitxml=report.xml")
     assert '<property name="bash_promise" value="B9"' in (tmp_path / "report.xml").read_text()
+
+
+def test_the_plugin_can_be_taken_out_of_a_set() -> None:
+    """Where a folder has hooks of its own, pytest keeps plugins in sets: one that cannot be there ends the whole run."""
+    assert isinstance(_Tried(), Hashable)

@@ -14,7 +14,7 @@ PROMISE = "bash_promise"
 """What a test of the contract is known by, also from another process: its report carries this property."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Tried:
     """Watches which classes of the contract ran, and whether they tried anything."""
 
