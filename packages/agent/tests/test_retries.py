@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from loopkit import told, until
 
-from dsh_agent import RetryPolicy
+from dsh_agent import ModelRequest, RetryPolicy
+from dsh_session import BlockStart, StreamChunk, TextDelta
 
 TEXT = {"text": "fine"}
 QUICK = RetryPolicy(base_ms=1, jitter=0)
@@ -79,6 +81,7 @@ async def test_each_step_has_its_own_retries(rig: Any) -> None:
         ({"code": "SERVER"}, True),
         ({"code": "EMPTY_RESPONSE"}, True),
         ({"code": "OTHER", "status": 429}, True),
+        ({"code": "QUOTA", "status": 429}, False),
         ({"code": "OTHER", "status": 503}, True),
         ({"code": "OTHER", "status": 408}, True),
         ({"code": "OTHER"}, False),
@@ -134,3 +137,26 @@ async def test_a_cancel_ends_the_wait(rig: Any) -> None:
 
         assert ["attempt", "llm/retry", "step/end", "turn/end aborted"] == told(agent.session)[8:]
         assert 1 == len(run.model.requests)
+
+
+async def test_a_model_that_is_left_hangs_up(rig: Any) -> None:
+    """The adapter's stream is closed when its turn is cancelled, before the turn has ended."""
+    closed = asyncio.Event()
+
+    class Endless:
+        async def stream(self, request: ModelRequest) -> AsyncIterator[StreamChunk]:
+            try:
+                yield BlockStart(index=0, block_type="text")
+                while True:
+                    yield TextDelta(index=0, text="word ")
+                    await asyncio.sleep(0.001)
+            finally:
+                closed.set()
+
+    async with rig(model=Endless()) as run:
+        agent = await run.agents.create()
+        turn = asyncio.create_task(agent.prompt("go on"))
+        await asyncio.sleep(0.05)
+        agent.cancel("user")
+        assert {"kind": "aborted", "reason": {"kind": "user"}} == (await turn).reason
+        assert closed.is_set()

@@ -154,5 +154,5 @@ def test_reports_name_the_promise(tmp_path: Path) -> None:
 
 
 def test_the_plugin_can_be_taken_out_of_a_set() -> None:
-    """Where a folder has hooks of its own, pytest keeps plugins in sets: one that cannot be there ends the whole run."""
+    """Where a folder has hooks of its own, pytest keeps plugins in sets; one that cannot be there ends the run."""
     assert isinstance(_Tried(), Hashable)

@@ -168,11 +168,16 @@ async def _chunks(model: ModelAdapter | None, request: ModelRequest) -> AsyncGen
     if model is None:
         yield _failure("no model adapter is mounted; provide one under MODEL", "NO_ADAPTER")
         return
+    stream = None
     try:
-        async for chunk in model.stream(request):
+        stream = model.stream(request)
+        async for chunk in stream:
             yield chunk
     except Exception as error:  # noqa: BLE001  # an adapter is foreign code; its failure is the model's
         yield _failure(str(error) or type(error).__name__, "UNKNOWN")
+    finally:
+        if isinstance(stream, AsyncGenerator):  # who is left before its end hangs up at once
+            await stream.aclose()
 
 
 def _failure(message: str, code: str) -> Finish:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 _CODES = ("EMPTY_RESPONSE", "RATE_LIMIT", "SERVER", "TIMEOUT", "TRANSPORT")
+_SPENT = "QUOTA"
+"""Comes with the status of a rate limit, and does not pass."""
 _STATUSES = (408, 429)
 _SERVER_STATUS = 500
 
@@ -48,7 +50,7 @@ class RetryPolicy:
 
 
 def _may_pass(failure: Mapping[str, Any]) -> bool:
-    status = failure.get("status")
-    if failure.get("code") in _CODES:
-        return True
-    return isinstance(status, int) and (status in _STATUSES or status >= _SERVER_STATUS)
+    code, status = failure.get("code"), failure.get("status")
+    if code == _SPENT:
+        return False
+    return code in _CODES or (isinstance(status, int) and (status in _STATUSES or status >= _SERVER_STATUS))
