@@ -30,6 +30,8 @@ LONGEST = 150
 """A run is killed within so many events; a whole conversation has some eight hundred."""
 LAG_S = 0.003
 """How long a kill may lag behind its event: time for a write to get under way."""
+WINDOWS_MS = (0, 600_000)
+"""Either everything is on its way to the disk at once, or nothing but what a checkpoint sends there."""
 END_S = 30
 """Within this everything that a killed harness had started has ended."""
 
@@ -80,7 +82,7 @@ def _hold(talk: Talk, kills: int, draw: random.Random, found: Found) -> None:
 
 def _run(talk: Talk, draw: random.Random | None) -> list[str]:
     """Return what one run says; with ``draw`` it is killed in the middle."""
-    pid, saying = _start(talk)
+    pid, saying = _start(talk, 0 if draw is None else draw.choice(WINDOWS_MS))
     with os.fdopen(saying) as said:
         lines: list[str] = []
         if draw is not None:
@@ -94,20 +96,20 @@ def _run(talk: Talk, draw: random.Random | None) -> list[str]:
     return lines
 
 
-def _start(talk: Talk) -> tuple[int, int]:
+def _start(talk: Talk, window_ms: float) -> tuple[int, int]:
     """Fork a run; return its pid and where it can be heard."""
     hearing, saying = os.pipe()
     pid = os.fork()
     if not pid:
-        _be_killed(talk, saying)
+        _be_killed(talk, window_ms, saying)
     os.close(saying)
     return pid, hearing
 
 
-def _be_killed(talk: Talk, saying: int) -> NoReturn:
+def _be_killed(talk: Talk, window_ms: float, saying: int) -> NoReturn:
     code = 1
     try:
-        asyncio.run(converse(talk, lambda line: os.write(saying, f"{line}\n".encode())))
+        asyncio.run(converse(talk, lambda line: os.write(saying, f"{line}\n".encode()), window_ms=window_ms))
         code = 0
     except Exception:  # noqa: BLE001  # the main of the forked process
         sys.excepthook(*sys.exc_info())

@@ -141,7 +141,7 @@ class Talk:
         return self.folder / "work" / self.session_id
 
 
-async def converse(talk: Talk, say: Say) -> None:
+async def converse(talk: Talk, say: Say, *, window_ms: float) -> None:
     """Begin the conversation, or go on with it, to its end."""
     talker = Talker(say)
     config = HarnessConfig(
@@ -150,6 +150,7 @@ async def converse(talk: Talk, say: Say) -> None:
         dsh_home=str(talk.folder / "home"),
         sessions_root=talk.root,
         encoding="raw" if talk.kind == "raw" else None,
+        window_ms=window_ms,
         system_prompt="Be brief.",
         parent_env={"PATH": os.environ["PATH"]},
     )

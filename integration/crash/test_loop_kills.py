@@ -14,7 +14,7 @@ import pytest
 from .figures import Recorder
 from .scale import FULL
 
-KILLS = 200 if FULL else 12
+KILLS = 200 if FULL else 16
 TIMEOUT_S = 900
 SEED = 7
 
