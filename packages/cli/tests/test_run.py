@@ -193,6 +193,19 @@ def test_a_session_is_forked(script):
     assert "After." not in dshpy("cat", inside[0]["session_id"], "--messages").stdout
 
 
+def test_a_fork_for_people_begins_with_what_is_new(script):
+    """It says where it comes from; what closes the inherited turn is history."""
+    origin = lines(run("One.", "--model", script({"tools": [bash("true")]}, HELLO), "--yes", "--json"))
+    session_id = origin[0]["session_id"]
+    call = next(line["seq"] for line in origin if line.get("type") == "tool/call")
+
+    done = run("Two.", "--model", script(HELLO), "--fork", f"{session_id}@{call}")
+
+    head, *rest = done.stdout.splitlines()
+    assert head.endswith(f" in {Path.cwd()}, forked from {session_id} at {call}")
+    assert ["   turn 2 │", "     user │ Two.", "assistant │ Hello.", "      end │ completed"] == rest
+
+
 @pytest.mark.parametrize(
     ("reply", "kind", "code"),
     [

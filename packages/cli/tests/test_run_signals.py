@@ -105,6 +105,19 @@ def test_a_signal_while_the_model_is_silent(start, script, tmp_path):
     assert {"kind": "aborted", "reason": {"kind": "user"}} == json.loads(stored_events(tmp_path)[-1])["data"]["reason"]
 
 
+def test_an_interrupt_before_anything_has_begun(start, tmp_path):
+    """It ends like any other one, and makes no session."""
+    pipe = tmp_path / "script"
+    os.mkfifo(pipe)
+    process = start("--model", f"scripted:{pipe}")
+    with pipe.open("wb"):  # open as soon as it is read
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
+
+    assert (130, b"", b"") == (process.returncode, stdout, stderr)
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_second_interrupt_quits_at_once(start, script, tmp_path, environment, has_ended):
     """It does not wait for a command that will not end; that ends all the same, and the log can be gone on with."""
     process = start("--model", script({"tools": [bash(STUBBORN)]}, {"text": "x"}))

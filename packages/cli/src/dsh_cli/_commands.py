@@ -26,6 +26,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except KeyboardInterrupt:
+            sys.exit(ExitCode.INTERRUPTED)  # click's own code for it means damage here
         except BrokenPipeError:
             # Whoever reads the output has enough, as `head` does.
             from ._text import abandon_output  # noqa: PLC0415  # only a failure needs it

@@ -40,8 +40,7 @@ class Conversation:
                 self._end_flow()
                 say(told.text)
             case Began():
-                place = "" if told.cwd is None else f" in {told.cwd}"
-                print_line(self._out, Line("session", f"{told.session_id}{place}", "dim"))
+                print_line(self._out, Line("session", _head(told), "dim"))
             case Finish():
                 self._end_flow()
             case _:
@@ -85,6 +84,14 @@ class Conversation:
             case _:
                 lines = conversation_lines(type, data)
         return lines
+
+
+def _head(began: Began) -> str:
+    """Return who the session is; the history it comes with is not shown again."""
+    place = "" if began.cwd is None else f" in {began.cwd}"
+    forked = began.origin.get("forked")
+    origin = f", forked from {forked['session_id']} at {forked['seq']}" if forked else ""
+    return f"{began.session_id}{place}{origin}"
 
 
 def _spoken(type: str, data: Any) -> list[Line]:

@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     HUNG_UP = 129
     """A turn was cancelled by this signal; as shells count them, like the next ones."""
     INTERRUPTED = 130
+    """Also what any other command ends with when Ctrl-C ends it."""
     OUTPUT_CLOSED = 141
     """A turn was cancelled since nobody read the output any more, as by SIGPIPE."""
     TERMINATED = 143

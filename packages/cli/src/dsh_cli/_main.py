@@ -26,9 +26,9 @@ def main() -> None:
     event is the latest; or the path of a log file or a session's folder, which needs no root.
 
     Exit codes: 0 fine, 1 damage, a failed turn or a broken promise, 2 usage, 3 not found or ambiguous, 4 unreadable or
-    of another format; of run also 5 a turn that met the model's limit of tokens, 6 one that was blocked, and 128+N one
-    that was cancelled by signal N; of env --clean the command's own, 126 when it cannot be run, 127 when it was not
-    found.
+    of another format, 130 interrupted; of run also 5 a turn that met the model's limit of tokens, 6 one that was
+    blocked, and 128+N one that was cancelled by signal N; of env --clean the command's own, 126 when it cannot be run,
+    127 when it was not found.
     """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -172,9 +172,14 @@ class _Run:
                 origin = {"forked": {"session_id": opening.stored_id, "seq": from_seq - 1}}
             case "startup":
                 origin, from_seq = {}, 0
-        self._report(Began(session_id=session.id, cwd=session.header.cwd, origin=origin, from_seq=from_seq))
-        for event in session.events[from_seq:]:
-            self._report(event)
+        began = Began(
+            session_id=session.id,
+            cwd=session.header.cwd,
+            origin=origin,
+            from_seq=from_seq,
+            events=session.events[from_seq:],
+        )
+        self._report(began)
         session.subscribe(self._report)
 
     def _tell_failure(self, failed: AgentFailed) -> None:
@@ -193,9 +198,10 @@ class _Run:
         return ExitCode.FAULT if result is None else _CODES.get(result.reason["kind"], ExitCode.FAULT)
 
 
-def _reason_of(error: BaseException) -> str:
+def _reason_of(error: Exception) -> str:
     """Return what an error says; of a group, what each of its errors says."""
-    if isinstance(error, BaseExceptionGroup):
-        parts: Sequence[BaseException] = error.exceptions
-        return "; ".join(map(_reason_of, parts))
-    return str(error) or type(error).__name__
+    match error:
+        case ExceptionGroup():
+            return "; ".join(map(_reason_of, error.exceptions))
+        case _:
+            return str(error) or type(error).__name__

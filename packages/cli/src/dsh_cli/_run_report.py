@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,7 +24,9 @@ class Began:
     origin: Mapping[str, Any]
     """Where it comes from, when it is not new."""
     from_seq: int
-    """The seq of the first event that will be told."""
+    """The seq of the first event that is told."""
+    events: Sequence[SessionEvent]
+    """Those from there on that have been appended already, such as what closes a fork's history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ def tell_as_json(told: Told) -> None:
             line = encode_event(told)
         case Began():
             facts = {"session_id": told.session_id, "cwd": told.cwd, **told.origin, "from_seq": told.from_seq}
-            line = _json_line(facts)
+            line = _json_line(facts) + b"".join(map(encode_event, told.events))
         case Ended():
             line = _json_line({"end": dict(told.reason)})
         case Notice():
