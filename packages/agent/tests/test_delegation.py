@@ -8,6 +8,7 @@ import pytest
 
 from dsh_agent import (
     AGENTS,
+    EXTENSIONS,
     MAX_DEPTH,
     MODEL,
     SESSIONS,
@@ -15,10 +16,12 @@ from dsh_agent import (
     AgentsConfig,
     AgentStarted,
     DelegationTooDeep,
+    Extension,
     ForkInvalid,
     NotConfigured,
     ScriptedModel,
     Spawn,
+    StartDecision,
     Tools,
     agents,
 )
@@ -135,6 +138,38 @@ async def test_a_delegated_session(rig):
         described = next(event for event in child.session.events if event.type == "subagent/descriptor")
         assert {"version": 3, "mode": "one-shot", "provider": "spawn", "label": "look around"} == described.data
         assert "parent" == (await parent.prompt("hello")).text
+
+
+async def test_extensions_are_told_of_children(rig):
+    """They see each child begin, may tell it something, and see how it ended."""
+    seen = []
+
+    class Watching(Extension):
+        name = "plugin:watching"
+
+        async def subagent_start(self, event):
+            seen.append(("start", event.agent.session.id, event.child.session.id, event.kind))
+            return StartDecision(context=["Be brief."])
+
+        async def subagent_end(self, event):
+            seen.append(("end", event.agent.session.id, event.child.session.id, event.reason))
+
+    async with rig([{"text": "child"}]) as run:
+        run.app.require(EXTENSIONS).register(Watching())
+        parent = await run.agents.create(session_id="top")
+        child = await run.agents.spawn(parent, Spawn(label="look around"), session_id="child")
+        await child.prompt("hello")
+        assert ["Be brief.", "hello"] == [
+            message["content"][0]["text"] for message in child.session.messages() if message["role"] == "user"
+        ]
+        await run.agents.close(child)
+        await run.agents.close(await run.agents.spawn(parent, Spawn(label="idle"), session_id="idle"))
+    assert [
+        ("start", "top", "child", "look around"),
+        ("end", "top", "child", {"kind": "completed"}),
+        ("start", "top", "idle", "idle"),
+        ("end", "top", "idle", {}),
+    ] == seen
 
 
 async def test_a_delegated_session_may_inherit_what_was_said(rig):

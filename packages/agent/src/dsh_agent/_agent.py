@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from dsh_context import Context
 from dsh_session import Session
 
 from ._cancellation import CancelCause, Cancellation
-from ._decisions import SessionEnd, SessionSource, SessionStart
+from ._decisions import Remark, SessionEnd, SessionSource, SessionStart
 from ._extensions import Extensions
 from ._inbox import Inbox, Message, Target
 from ._model import ModelRoute
@@ -153,7 +153,11 @@ class Agent:
         """Tell extensions that the session starts; what they add enters the first step. Awaited once, by ``Agents``."""
         if source == "resume":
             self._inbox.recover()
-        for remark in await self._extensions().session_start(SessionStart(agent=self, source=source)):
+        self.add(await self._extensions().session_start(SessionStart(agent=self, source=source)))
+
+    def add(self, remarks: Sequence[Remark]) -> None:
+        """Have what extensions add enter the next step, whenever there is one."""
+        for remark in remarks:
             self._inbox.insert("next-step", user_message(remark.texts, remark.source, _new_id))
 
     async def stop(self) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from dsh_context import Context, plugin
 from dsh_session import EventLog, Session, SessionHeader, SessionMeta
 
 from ._agent import MAX_PARALLEL_TOOL_CALLS, Agent, Lineage
+from ._decisions import SubagentEnd, SubagentStart
 from ._delegation import Spawn, descriptor, ended_turns, fork_meta, spawn_meta
 from ._extensions import Extensions
 from ._model import ModelRoute
@@ -43,6 +44,7 @@ class Agents:
         self._ctx = ctx
         self._config = config
         self._live: dict[str, Agent] = {}
+        self._delegated: dict[Agent, SubagentStart] = {}
 
     def __iter__(self) -> Iterator[Agent]:
         """Iterate over the live agents, oldest first."""
@@ -94,7 +96,8 @@ class Agents:
     async def spawn(self, parent: Agent, spawn: Spawn, *, session_id: str | None = None) -> Agent:
         """Return an agent over a new session that ``parent`` delegates to; it works beside its parent.
 
-        Raises ``DelegationTooDeep``; nothing was made then.
+        Extensions are told, and told again when the child is closed. Raises ``DelegationTooDeep``; nothing was made
+        then.
         """
         meta = spawn_meta(parent.session, spawn)
         events = parent.session.events
@@ -102,7 +105,10 @@ class Agents:
         lineage = await self.lineage_of(meta)
         session = self._ctx.require(SESSIONS).create(session_id, seed=seed, meta=meta)
         session.append("subagent/descriptor", descriptor(spawn))
-        return await self._begin(session, "startup", lineage)
+        child = await self._begin(session, "startup", lineage)
+        self._delegated[child] = SubagentStart(agent=parent, child=child, kind=spawn.label)
+        child.add(await self._extensions().subagent_start(self._delegated[child]))
+        return child
 
     async def close(self, agent: Agent) -> None:
         """Let go of an agent's session: what works for it ends, and what it still has to write is written.
@@ -110,6 +116,13 @@ class Agents:
         Raises ``WriteFailed``, and an ``ExceptionGroup`` of what ``AgentClosing`` listeners raised.
         """
         await agent.stop()
+        delegated = self._delegated.pop(agent, None)
+        if delegated is not None:
+            ends = [event.data["reason"] for event in agent.session.events.of_type("turn/end")]
+            ended = SubagentEnd(
+                agent=delegated.agent, child=agent, kind=delegated.kind, reason=ends[-1] if ends else {}
+            )
+            await self._extensions().subagent_end(ended)
         try:
             await self._ctx.emit(AgentClosing(agent=agent))
         finally:
@@ -146,6 +159,9 @@ class Agents:
                 return Lineage(parent=parent, root=root)
             seen.add(above)
             root = above
+
+    def _extensions(self) -> Extensions:
+        return self._ctx.get(EXTENSIONS) or Extensions(self._ctx.emit)
 
     async def _history(self, session_id: str) -> tuple[SessionHeader, EventLog]:
         live = self._ctx.require(SESSIONS).get(session_id)

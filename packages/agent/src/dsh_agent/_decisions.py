@@ -88,7 +88,7 @@ class SubagentStart:
     agent: Agent
     child: Agent
     kind: str
-    """What sort of child, as whoever delegates calls it."""
+    """What the child is for: the label it was delegated with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class SubagentEnd:
     child: Agent
     kind: str
     reason: Mapping[str, Any]
-    """How its last turn ended."""
+    """How its last turn ended; empty when it had none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
