@@ -118,10 +118,10 @@ class Agents:
         await agent.stop()
         delegated = self._delegated.pop(agent, None)
         if delegated is not None:
-            ends = [event.data["reason"] for event in agent.session.events.of_type("turn/end")]
-            ended = SubagentEnd(
-                agent=delegated.agent, child=agent, kind=delegated.kind, reason=ends[-1] if ends else {}
-            )
+            reason: Mapping[str, Any] = {}
+            for event in agent.session.events.of_type("turn/end"):
+                reason = event.data["reason"]
+            ended = SubagentEnd(agent=delegated.agent, child=agent, kind=delegated.kind, reason=reason)
             await self._extensions().subagent_end(ended)
         try:
             await self._ctx.emit(AgentClosing(agent=agent))
