@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -12,7 +16,7 @@ from dsh_session import EncodedBatch, SessionHeader, SessionMeta
 
 from .desk import Desk, Encoding, Troubles
 from .scenes import SCENES, Scene
-from .stage import LoopDesk, Prompter, Stage, stored_session
+from .stage import LoopDesk, Prompter, Stage, shell, stored_session
 from .test_theirs import KILLED, SCENARIOS, _kill_in_turn
 
 CUTS = {"cut-before-the-claim": 0, "cut-behind-the-claim": 1, "cut-in-the-step": 2, "cut-behind-the-prompt": 3}
@@ -132,3 +136,71 @@ def test_theirs(begun: Begun) -> None:
     for session_id in begun.troubles:
         begun.desk.check(session_id)
         assert 2 == said(begun.desk, session_id, "assistant").count("Now we have gone on.")
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "raw"])
+def test_from_hand_to_hand(new_desk: Callable[..., Desk], encoding: Encoding) -> None:
+    """``dsh`` begins, ``dshpy run --resume`` goes on, then ``dsh``, then a fork of ours, and ``dsh`` with both."""
+    desk = new_desk(encoding)
+    with desk.dsh() as dsh:
+        assert dsh.start("shared").run("[[tool]] Begin.").reason == "completed"
+
+    events = run_dshpy(desk, "--resume", "shared")
+    assert not any(desk.dsh_goes_on("shared").values())
+    forked = run_dshpy(desk, "--fork", "shared")
+
+    assert "shared" == events[0]["session_id"] != forked[0]["session_id"]
+    (result,) = (event["data"]["message"] for event in events if event.get("type") == "tool/result")
+    assert "shared\n" == result["content"][0]["text"]
+    assert not any(desk.dsh_goes_on("shared", forked[0]["session_id"]).values())
+
+
+def run_dshpy(desk: Desk, *arguments: str) -> list[dict[str, Any]]:
+    """Have our command add a turn, and return what it printed."""
+    replies = [{"tools": [shell('echo "$DSH_SESSION_ID"')]}, {"text": "Now we have gone on."}]
+    script = desk.cwd.with_name("script.json")
+    script.write_text(json.dumps(replies))
+    command = [sys.executable, "-m", "dsh_cli", "run", "And now?", "--json", "--yes", "--home", str(desk.home)]
+    command += [f"--model=scripted:{script}", *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, cwd=desk.cwd)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@dataclass(slots=True, kw_only=True)
+class CommandDesk(Desk):
+    """A desk at which our side is the command, a new process each time."""
+
+    def we_go_on(self, *session_ids: str) -> Troubles:
+        """Resume the sessions with ``dshpy run`` and add a turn with a command to each."""
+        call = {"name": "bash", "arguments": {"command": "echo $DSH_SESSION_ID", "description": "Say who we are"}}
+        script = self.home.parent / "script.json"
+        script.write_text(json.dumps([{"text": "I ask.", "tools": [call]}, {"text": "Now we have gone on."}]))
+
+        def continue_it(session_id: str) -> None:
+            options = ["--resume", session_id, "--home", str(self.home), "--root", str(self.home / "sessions"), "--yes"]
+            command = [sys.executable, "-m", "dsh_cli", "run", "Go on.", "--model", f"scripted:{script}", *options]
+            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+            assert (0, True) == (done.returncode, session_id in done.stdout), done.stdout + done.stderr
+
+        def continue_all(checked: Callable[[str, Callable[[], None]], None]) -> None:
+            for session_id in session_ids:
+                checked(session_id, lambda session_id=session_id: continue_it(session_id))  # type: ignore[misc]
+
+        return self._watched("dshpy run", session_ids, continue_all)
+
+
+def test_theirs_by_command(new_desk: Callable[..., Desk]) -> None:
+    """What ``dsh`` has begun ``dshpy run --resume`` goes on with, then ``dsh`` again, and both once more."""
+    made = new_desk("zstd")
+    desk = CommandDesk(home=made.home, cwd=made.cwd, model=made.model, encoding=made.encoding)
+    with desk.dsh() as dsh:
+        for scenario in SCENARIOS:
+            dsh.start(scenario).run(f"[[{scenario}]] Begin.")
+    for scenario in KILLED:
+        _kill_in_turn(desk, scenario)
+    ids = [*SCENARIOS, *KILLED]
+    troubles = desk.take_turns(["we", "dsh", "we", "dsh"], *ids)
+    assert {} == {session_id: found for session_id, found in troubles.items() if found}
+    for session_id in ids:
+        assert 2 == said(desk, session_id, "assistant").count("Now we have gone on.")
+        assert 2 == said(desk, session_id, "tool").count(f"{session_id}\n")
