@@ -172,19 +172,10 @@ class CommandDesk(Desk):
 
     def we_go_on(self, *session_ids: str) -> Troubles:
         """Resume the sessions with ``dshpy run`` and add a turn with a command to each."""
-        call = {"name": "bash", "arguments": {"command": "echo $DSH_SESSION_ID", "description": "Say who we are"}}
-        script = self.home.parent / "script.json"
-        script.write_text(json.dumps([{"text": "I ask.", "tools": [call]}, {"text": "Now we have gone on."}]))
-
-        def continue_it(session_id: str) -> None:
-            options = ["--resume", session_id, "--home", str(self.home), "--root", str(self.home / "sessions"), "--yes"]
-            command = [sys.executable, "-m", "dsh_cli", "run", "Go on.", "--model", f"scripted:{script}", *options]
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
-            assert (0, True) == (done.returncode, session_id in done.stdout), done.stdout + done.stderr
 
         def continue_all(checked: Callable[[str, Callable[[], None]], None]) -> None:
             for session_id in session_ids:
-                checked(session_id, lambda session_id=session_id: continue_it(session_id))  # type: ignore[misc]
+                checked(session_id, lambda session_id=session_id: run_dshpy(self, "--resume", session_id))  # type: ignore[misc]
 
         return self._watched("dshpy run", session_ids, continue_all)
 
