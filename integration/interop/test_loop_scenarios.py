@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -175,9 +176,12 @@ class CommandDesk(Desk):
 
         def continue_all(checked: Callable[[str, Callable[[], None]], None]) -> None:
             for session_id in session_ids:
-                checked(session_id, lambda session_id=session_id: run_dshpy(self, "--resume", session_id))  # type: ignore[misc]
+                checked(session_id, partial(self._go_on, session_id))
 
         return self._watched("dshpy run", session_ids, continue_all)
+
+    def _go_on(self, session_id: str) -> None:
+        run_dshpy(self, "--resume", session_id)
 
 
 def test_theirs_by_command(new_desk: Callable[..., Desk]) -> None:
