@@ -132,20 +132,24 @@ async def test_a_request_that_can_never_run_raises(bash: LocalBash, fields: dict
     assert field in str(caught.value)
 
 
-async def test_the_deadline_before_the_event(bash: LocalBash) -> None:
+async def test_the_deadline_before_the_event(parent_env: dict[str, str]) -> None:
     """The first cause wins: an event during the grace changes nothing (BEHAVIOUR §3.3)."""
     cancel = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.4, cancel.set)
-    result = await run(bash, "trap '' TERM; while :; do sleep 0.05; done", timeout_ms=200, cancel=cancel)
+    asyncio.get_running_loop().call_later(2.2, cancel.set)
+    async with LocalBash(LocalBashConfig(grace_ms=2_000), parent_env=parent_env) as bash:
+        result = await run(bash, "trap '' TERM; while :; do sleep 0.05; done", timeout_ms=1_200, cancel=cancel)
     assert (None, "SIGKILL", True, False) == outcome(result)
 
 
-async def test_the_event_before_the_deadline(parent_env: dict[str, str]) -> None:
+async def test_the_event_before_the_deadline(parent_env: dict[str, str], tmp_path: Path, until: Any) -> None:
     """The first cause wins: a deadline during the grace changes nothing (BEHAVIOUR §3.3)."""
-    cancel = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.2, cancel.set)
+    cancel, deaf = asyncio.Event(), tmp_path / "deaf"
     async with LocalBash(LocalBashConfig(grace_ms=2_500), parent_env=parent_env) as bash:
-        result = await run(bash, "trap '' TERM; while :; do sleep 0.05; done", timeout_ms=2_000, cancel=cancel)
+        script = f"trap '' TERM; touch {deaf}; while :; do sleep 0.05; done"
+        running = asyncio.create_task(run(bash, script, timeout_ms=3_000, cancel=cancel))
+        await until(deaf.exists)
+        cancel.set()
+        result = await running
     assert (None, "SIGKILL", False, True) == outcome(result)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -122,6 +123,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def hear_signals() -> None:
+    """Undo in a new process what whoever runs the tests ignores, as a shell does for its background."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture(name="hear_signals")
+def _hear_signals() -> Callable[[], None]:
+    return hear_signals
+
+
 class Terminal:
     """A terminal of 80 columns with ``dshpy`` on it."""
 
@@ -140,6 +152,7 @@ class Terminal:
             stdout=process_side if stdout is None else stdout,
             stderr=process_side,
             start_new_session=True,
+            preexec_fn=hear_signals,  # noqa: PLW1509  # this process has one thread
         )
         os.close(process_side)
         self._raw = ""

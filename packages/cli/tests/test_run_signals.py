@@ -28,7 +28,7 @@ def bash(command: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def start(environment, tmp_path):
+def start(environment, tmp_path, hear_signals):
     """Start ``dshpy run`` in ``tmp_path``, without a terminal."""
     started: list[subprocess.Popen[bytes]] = []
 
@@ -40,6 +40,7 @@ def start(environment, tmp_path):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=hear_signals,  # noqa: PLW1509  # this process has one thread
         )
         started.append(process)
         return process

@@ -103,6 +103,7 @@ class WriterThreads:
         while (job := jobs.get()) is not None:
             job.run()
             self._tell((job,))
+            del job  # a thread that waits for the next one keeps nothing of a session alive
 
     def _tell(self, jobs: Sequence[Job]) -> None:
         self._ended.extend(jobs)
@@ -148,20 +149,23 @@ class GroupCommitThread(WriterThreads):
         self._others.stop()
 
     def _serve(self, jobs: SimpleQueue[Job | None]) -> None:
-        stopping = False
-        while not stopping:
-            waiting = [jobs.get()]
-            with contextlib.suppress(Empty):
-                while True:
-                    waiting.append(jobs.get_nowait())
-            stopping = None in waiting
-            submitted = [job for job in waiting if job is not None]
-            if group := [job for job in submitted if job.append is not None]:
-                self._append(group)
-                self._tell(group)
-            for job in submitted:
-                if job.append is None:
-                    self._others.take(job)
+        while self._do_what_waits(jobs):  # a call of its own: while it waits, nothing of a session is kept alive here
+            pass
+
+    def _do_what_waits(self, jobs: SimpleQueue[Job | None]) -> bool:
+        """Wait for a job, do it with all that have come by then, and tell whether more may come."""
+        waiting = [jobs.get()]
+        with contextlib.suppress(Empty):
+            while True:
+                waiting.append(jobs.get_nowait())
+        submitted = [job for job in waiting if job is not None]
+        if group := [job for job in submitted if job.append is not None]:
+            self._append(group)
+            self._tell(group)
+        for job in submitted:
+            if job.append is None:
+                self._others.take(job)
+        return None not in waiting
 
     def _append(self, group: Sequence[Job]) -> None:
         if len(group) == 1:

@@ -27,7 +27,9 @@ PROGRAM = str(Path(__file__).with_name("_keeper.py"))
 COMMAND = (sys.executable, "-I", "-S")
 """How a keeper's program is run: without the library's site, and without what the environment says to Python."""
 MAX_IDLE = 8
-"""How many keepers without a tree a pool keeps; each has about 5 MB of its own."""
+"""How many keepers without a tree a pool keeps for long; each has about 5 MB of its own."""
+IDLE_S = 2.0
+"""How long more of them wait for the next burst: starting one takes longer than most commands."""
 _FAREWELL_S = 15.0
 """How long a keeper may take to end; longer than it tries to kill a tree."""
 _READ_BYTES = 65_536
@@ -152,6 +154,8 @@ class KeeperPool:
         self._keepers: dict[Keeper, KeeperMinder | None] = {}
         """Every keeper that lives, with the one whose tree it minds."""
         self._idle: list[Keeper] = []
+        """Those without a tree; the one that had one last is taken first."""
+        self._trimming: asyncio.TimerHandle | None = None
         self.adopts = True
         """Whether keepers are the ones that orphans fall to, as far as they have said yet."""
 
@@ -165,17 +169,18 @@ class KeeperPool:
         self._keepers[keeper] = minder
         return keeper
 
-    def give(self, keeper: Keeper) -> None:
+    def give(self, keeper: Keeper, loop: asyncio.AbstractEventLoop) -> None:
         """Take back a keeper whose tree is gone."""
         self._keepers[keeper] = None
-        if len(self._idle) < MAX_IDLE:
-            self._idle.append(keeper)
-        else:
-            keeper.dismiss()
+        self._idle.append(keeper)
+        if len(self._idle) > MAX_IDLE and self._trimming is None:
+            self._trimming = loop.call_later(IDLE_S, self._trim)
 
     async def close(self) -> None:
         """End all keepers, and what is left of their trees, and wait for that."""
         self._idle.clear()
+        if self._trimming is not None:
+            self._trimming.cancel()
         keepers = list(self._keepers)
         for keeper in keepers:
             keeper.dismiss()
@@ -186,6 +191,11 @@ class KeeperPool:
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(keeper.pid, signal.SIGKILL)
+
+    def _trim(self) -> None:
+        self._trimming = None
+        while len(self._idle) > MAX_IDLE:
+            self._idle.pop(0).dismiss()
 
     def _heard(self, keeper: Keeper, message: tuple[Any, ...]) -> None:
         if message[0] == "ready":
@@ -273,7 +283,7 @@ class KeeperMinder:
     def _let_go(self) -> None:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
-            self._pool.give(keeper)
+            self._pool.give(keeper, self._loop)
 
 
 def _as_utf8(argv: list[str], env: dict[str, str], cwd: str) -> tuple[list[str], dict[str, str], str]:
