@@ -43,15 +43,17 @@ async def main():
             stdin=Ignore(), stdout=Ignore(), stderr=Ignore(),
         ))
         await tree.started()
+        if sys.argv[2] == "fork":
+            import os, time
+            child = os.fork()
+            if not child:
+                time.sleep(30)  # a child that knows nothing of keepers must not hide the end of the harness
+                os._exit(0)
+            print(child, flush=True)
         print("ready", flush=True)
         if sys.argv[2] == "exception":
             await asyncio.sleep(0.3)
             raise RuntimeError("the harness fails")
-        if sys.argv[2] == "fork":
-            import os, time
-            if not os.fork():
-                time.sleep(30)  # a child that knows nothing of keepers must not hide the end of the harness
-                os._exit(0)
         await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -119,11 +121,14 @@ def test_nothing_outlives_the_harness(living: Living, marker: str, how: str) -> 
     )
     with harness:
         assert harness.stdout is not None
+        forked = int(harness.stdout.readline()) if how == "fork" else None
         assert b"ready\n" == harness.stdout.readline()
         _until(lambda: len(living(marker)) == 3)
         if how != "exception":
             harness.send_signal(signal.SIGKILL if how == "fork" else signal.Signals[f"SIG{how}"])
-    _until(lambda: not living(marker))
+        _until(lambda: not living(marker))
+        if forked is not None:
+            os.kill(forked, signal.SIGKILL)
 
 
 async def test_a_bomb_is_ended(host: ProcessHost, shell: Shell, living: Living, marker: str, until: Any) -> None:

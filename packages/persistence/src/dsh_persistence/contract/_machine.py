@@ -94,7 +94,8 @@ class StoreMachine(RuleBasedStateMachine):
             worker.end()
         self.reader.close()
 
-    # What can happen
+    # What can happen. No rule depends on what came of another: where a store uses threads, the nth of its calls is not
+    # always the same one, and what is drawn next must not differ when an example is played again.
 
     @rule(seat=seats, name=sessions, count=counts, plan=plans, loses=st.booleans())
     def append(self, seat: int, name: str, count: int, plan: Plan | None, *, loses: bool) -> None:
@@ -124,10 +125,11 @@ class StoreMachine(RuleBasedStateMachine):
             self._leave(seat, name)
             self._create(seat, name)
 
-    @precondition(lambda self: self.writers)
     @rule(which=picks, back=st.integers(0, 6), count=st.integers(0, 3), plan=plans)
     def resend(self, which: int, back: int, count: int, plan: Plan | None) -> None:
         """Settle what is owed, or send again what is stored already, and something more."""
+        if not self.writers:
+            return
         seat, session_id, writer = self._pick(which)
         if self._owes(seat, session_id):
             batch = self.unsettled[session_id][1]
@@ -139,10 +141,11 @@ class StoreMachine(RuleBasedStateMachine):
             batch = EncodedBatch(first_seq=first, events=(*known, *self._batch(writer.next_seq, count).events))
         self._appended(seat, session_id, batch, self._ask(Request(seat, "resend", session_id, batch, plan)))
 
-    @precondition(lambda self: self.writers)
     @rule(which=picks, verb=st.sampled_from(["append", "resend"]), gap=st.sampled_from([-1, 1, 5]))
     def misplace(self, which: int, verb: Verb, gap: int) -> None:
         """Send a batch that does not fit the log's end, or differs from what is stored."""
+        if not self.writers:
+            return
         seat, session_id, writer = self._pick(which)
         if writer.next_seq + gap >= 0 and not self._owes(seat, session_id):
             batch = self._batch(writer.next_seq + gap, 1)
@@ -170,10 +173,11 @@ class StoreMachine(RuleBasedStateMachine):
         for session_id, batch, one in zip(ids, (first, second), answer.also, strict=True):
             self._appended(seat, session_id, batch, one._replace(fired=answer.fired))
 
-    @precondition(lambda self: self.writers)
     @rule(which=picks, verb=st.sampled_from(["checkpoint", "close"]), plan=plans)
     def rest(self, which: int, verb: Verb, plan: Plan | None) -> None:
         """Checkpoint or close, which never fail."""
+        if not self.writers:
+            return
         seat, session_id, _ = self._pick(which)
         answer = self._ask(Request(seat, verb, session_id, plan=plan))
         if answer is None:

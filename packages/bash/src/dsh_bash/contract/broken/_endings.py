@@ -87,6 +87,7 @@ class BelievesTheLastCause(PlainBash):
     """Names the last reason to end a command."""
 
     command_type = _LastCause
+    grace_s = 2.0  # long enough for a second reason, also on a busy machine
 
 
 class LeavesAtOnce(PlainBash):
