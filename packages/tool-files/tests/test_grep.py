@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -22,10 +23,28 @@ ENDLESS = "(x+x+)+y"
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 
+OTHERS: set[int] = set()
+"""What this process had started before the test, for tests of other packages perhaps."""
+
+
+def all_children() -> list[int]:
+    found: list[int] = []
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread of an earlier call ends meanwhile
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
 def children() -> list[int]:
-    """The processes this one has started and that are not reaped."""
-    threads = Path("/proc/self/task").iterdir()
-    return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+    """The processes this test has started and that are not reaped."""
+    return [pid for pid in all_children() if pid not in OTHERS]
+
+
+@pytest.fixture(autouse=True)
+def remember_others() -> None:
+    OTHERS.clear()
+    if sys.platform == "linux":
+        OTHERS.update(all_children())
 
 
 async def until_matching() -> None:

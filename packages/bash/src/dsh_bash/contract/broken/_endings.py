@@ -75,12 +75,16 @@ class DropsWhatWasAborted(PlainBash):
 
 
 class _LastCause(PlainCommand):
+    has_changed = False
+
     def look_for_causes(self, now: float) -> None:
         super().look_for_causes(now)
+        if self.has_changed:
+            return
         if self.cause == "deadline" and self.spec.cancel is not None and self.spec.cancel.is_set():
-            self.cause = "event"
+            self.cause, self.has_changed = "event", True
         elif self.cause == "event" and now >= self.deadline:
-            self.cause = "deadline"
+            self.cause, self.has_changed = "deadline", True
 
 
 class BelievesTheLastCause(PlainBash):
