@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -201,6 +202,65 @@ async def test_the_most_restrictive_verdict_wins(rig: Any, verdicts: list[str], 
 
         assert f"tool: {text}" == run.model.heard[1][-1]
         assert (text == "x") == bool(run.echo.seen)
+
+
+TEXTS = {"allow": "x", "ask": "Error: {}", "deny": "Error: {}"}
+
+
+@pytest.mark.parametrize("fallback", TEXTS)
+@pytest.mark.parametrize("firm", TEXTS)
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_fallback_gives_way(rig: Any, firm: Any, fallback: Any, *, is_first: bool) -> None:
+    """Whatever it says, what another extension says counts alone, also one that is less strict; so do its reasons."""
+    says = [ToolDecision(verdict=firm, reason="firm"), ToolDecision(verdict=fallback, reason="weak", is_fallback=True)]
+    async with rig([{"tools": [echo()]}, TEXT]) as run:
+        for decision in says if is_first else reversed(says):
+            run.extensions.register(Says(pre_tool_use=decision))
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        assert f"tool: {TEXTS[firm].format('firm')}" == run.model.heard[1][-1]
+        assert (firm == "allow") == bool(run.echo.seen)
+
+
+@pytest.mark.parametrize("other", [None, ToolDecision(context=["by the way"]), ToolDecision(is_fallback=True)])
+@pytest.mark.parametrize("fallback", TEXTS)
+async def test_a_fallback_stands_where_nobody_decides(rig: Any, fallback: Any, other: ToolDecision | None) -> None:
+    """Who only adds something has not decided."""
+    async with rig([{"tools": [echo()]}, TEXT]) as run:
+        run.extensions.register(Says(pre_tool_use=other))
+        run.extensions.register(Says(pre_tool_use=ToolDecision(verdict=fallback, reason="weak", is_fallback=True)))
+        run.extensions.register(Says(pre_tool_use=other))
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        assert f"tool: {TEXTS[fallback].format('weak')}" in run.model.heard[1]
+        assert (fallback == "allow") == bool(run.echo.seen)
+
+
+@pytest.mark.parametrize("verdicts", [*itertools.permutations(TEXTS, 2)])
+async def test_of_fallbacks_the_most_restrictive_wins(rig: Any, verdicts: Any) -> None:
+    """Among themselves they are verdicts like others."""
+    async with rig([{"tools": [echo()]}, TEXT]) as run:
+        for verdict in verdicts:
+            decision = ToolDecision(verdict=verdict, reason=verdict, is_fallback=True)
+            run.extensions.register(Says(pre_tool_use=decision))
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        strictest = "deny" if "deny" in verdicts else "ask"
+        assert f"tool: Error: {strictest}" == run.model.heard[1][-1]
+
+
+async def test_a_guard_that_fails_beats_a_fallback(rig: Any) -> None:
+    """What it raises is a refusal like any other."""
+    async with rig([{"tools": [echo()]}, TEXT]) as run:
+        run.extensions.register(Says(pre_tool_use=ToolDecision(verdict="allow", is_fallback=True)))
+        run.extensions.register(Says("plugin:bad", pre_tool_use=ZeroDivisionError("oops")))
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        assert "tool: Error: plugin:bad failed: oops" == run.model.heard[1][-1]
 
 
 class Person:

@@ -147,6 +147,8 @@ class ToolDecision:
 
     verdict: Verdict | None = None
     """``ask`` goes to the ``APPROVAL`` service; None leaves it to others, and allows where nobody objects."""
+    is_fallback: bool = False
+    """Whether the verdict stands only where nobody else gives one."""
     reason: str = ""
     """Why it is refused, for the model; or why it is asked."""
     updated_input: Mapping[str, Any] | None = None

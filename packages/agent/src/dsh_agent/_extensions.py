@@ -28,7 +28,7 @@ from ._services import AgentFailed
 
 T = TypeVar("T")
 
-_RANKS: Mapping[Verdict | None, int] = {None: 0, "allow": 1, "ask": 2, "deny": 3}
+_RANKS: Mapping[Verdict, int] = {"allow": 1, "ask": 2, "deny": 3}
 
 
 class Extension:
@@ -138,7 +138,10 @@ class Extensions:
         return [_remark(name, [decision.go_on]) for name, decision in decided if decision.go_on is not None]
 
     async def pre_tool_use(self, event: ToolUse) -> Permission:
-        """Return the most restrictive verdict: deny, then ask, then allow; reasons are those of that rank."""
+        """Return the most restrictive verdict: deny, then ask, then allow; reasons are those of that rank.
+
+        A fallback counts where every verdict is one.
+        """
         decided: list[tuple[str, ToolDecision]] = []
         is_updated = False
         for extension in tuple(self._members):
@@ -152,12 +155,10 @@ class Extensions:
             decided.append((extension.name, decision))
             if decision.updated_input is not None:
                 event, is_updated = replace(event, arguments=decision.updated_input), True
-        verdicts: list[Verdict | None] = [decision.verdict for _, decision in decided]
-        verdict = max(verdicts, key=lambda each: _RANKS[each], default=None)
-        reasons = [decision.reason for _, decision in decided if decision.verdict == verdict and decision.reason]
+        verdict, reason = _verdict([decision for _, decision in decided])
         return Permission(
             verdict=verdict,
-            reason="\n\n".join(reasons) if verdict in ("ask", "deny") else "",
+            reason=reason,
             arguments=event.arguments,
             is_updated=is_updated,
             remarks=_remarks(decided),
@@ -178,6 +179,19 @@ class Extensions:
     async def _report(self, event: Any, extension: Extension, error: Exception) -> None:
         what = f"extension {extension.name!r} failed at {type(event).__name__}"
         await report_failure(self._emit, AgentFailed(agent=event.agent, error=error), what)
+
+
+def _verdict(decisions: Sequence[ToolDecision]) -> tuple[Verdict | None, str]:
+    """Return the most restrictive verdict of those that count, and why it asks or denies."""
+    is_firm = any(decision.verdict is not None and not decision.is_fallback for decision in decisions)
+    reasons: dict[Verdict, list[str]] = {}
+    for decision in decisions:
+        if decision.verdict is not None and not (is_firm and decision.is_fallback):
+            reasons.setdefault(decision.verdict, []).append(decision.reason)
+    if not reasons:
+        return None, ""
+    verdict = max(reasons, key=_RANKS.__getitem__)
+    return verdict, "" if verdict == "allow" else "\n\n".join(filter(None, reasons[verdict]))
 
 
 def _objection(decided: Sequence[tuple[str, PromptDecision | ResultDecision]]) -> Objection:

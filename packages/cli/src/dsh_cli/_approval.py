@@ -24,13 +24,13 @@ _REFUSED = "the user refused this call; do not try it in another way"
 
 
 class AskFirst(Extension):
-    """Lets every call be asked about that is not of a harmless tool."""
+    """Lets every call be asked about that is not of a harmless tool, unless another extension decides about it."""
 
     name = "plugin:dshpy-run"
 
     async def pre_tool_use(self, event: ToolUse) -> ToolDecision | None:
         """Decide by the name of the tool."""
-        return None if event.name in UNASKED else ToolDecision(verdict="ask")
+        return None if event.name in UNASKED else ToolDecision(verdict="ask", is_fallback=True)
 
 
 class NobodyToAsk:
