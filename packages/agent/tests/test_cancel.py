@@ -62,6 +62,9 @@ class Everything(Extension):
         await self.brake.at("pre tool use")
         return ToolDecision(verdict="ask")
 
+    async def approval_asked(self, event: Any) -> None:
+        await self.brake.at("approval asked")
+
     async def post_tool_use(self, event: Any) -> None:
         await self.brake.at("post tool use")
 
@@ -131,7 +134,7 @@ class Disk:
 
 
 QUICK = RetryPolicy(base_ms=1, jitter=0)
-AWAITS = 29
+AWAITS = 32
 """How many awaits the turn below has; ``test_the_turn_has_all_its_awaits`` counts them."""
 
 
@@ -182,6 +185,7 @@ async def test_the_turn_has_all_its_awaits(rig: Any) -> None:
         "model, after text",
         "model, after calls",
         "pre tool use",
+        "approval asked",
         "approval",
         "tool 1",
         "tool 2",

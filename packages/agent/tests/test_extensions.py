@@ -14,6 +14,7 @@ from dsh_agent import (
     EXTENSIONS,
     AgentFailed,
     ApprovalAnswer,
+    ApprovalAsked,
     ApprovalRequest,
     Extension,
     PromptDecision,
@@ -38,6 +39,7 @@ POINTS = (
     "session_start",
     "prompt_submit",
     "pre_tool_use",
+    "approval_asked",
     "post_tool_use",
     "turn_stopping",
     "subagent_start",
@@ -309,6 +311,43 @@ async def test_somebody_is_asked(rig: Any, answer: Any, outcome: str, text: str)
         assert f"tool: {text}" == run.model.heard[1][-1]
 
 
+async def test_a_question_is_told_before_it_is_asked(rig: Any) -> None:
+    """The log has it by then; the arguments are those that the call would run with."""
+    person = Person(ApprovalAnswer(is_allowed=True))
+    told_at: list[tuple[ApprovalAsked, str, int]] = []
+
+    class Watches(Extension):
+        name = "plugin:watches"
+
+        async def approval_asked(self, event: ApprovalAsked) -> None:
+            told_at.append((event, told(event.agent.session)[-1], len(person.asked)))
+
+    async with rig([{"tools": [echo("rm")]}, TEXT], approval=person) as run:
+        run.extensions.register(Watches())
+        decision = ToolDecision(verdict="ask", reason="look", updated_input={"text": "ls"})
+        run.extensions.register(Says(pre_tool_use=decision))
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        (call_id,) = [request.call_id for request in person.asked]
+        asked = ApprovalAsked(
+            agent=agent, turn=1, step=1, call_id=call_id, name="echo", arguments={"text": "ls"}, reason="look"
+        )
+        assert [(asked, "approval/asked", 0)] == told_at
+
+
+@pytest.mark.parametrize("verdict", ["none", "allow", "deny", "ask"])
+async def test_no_question_is_told_that_is_not_asked(rig: Any, verdict: str) -> None:
+    """Neither where a call is decided about, nor where there is nobody to ask."""
+    async with rig([{"tools": [echo()]}, TEXT], approval=None if verdict == "ask" else Person(None)) as run:
+        says = Says(pre_tool_use=VERDICTS[verdict])
+        run.extensions.register(says)
+        agent = await run.agents.create()
+        await agent.prompt("go")
+
+        assert "ApprovalAsked" not in says.points
+
+
 async def test_a_cancel_while_somebody_is_asked(rig: Any) -> None:
     """The question is answered in the log, and the call was not dispatched."""
     person = Person(None)
@@ -444,10 +483,12 @@ async def test_a_listener_that_fails_as_well(rig: Any, caplog: Any) -> None:
 @pytest.mark.parametrize("point", POINTS)
 async def test_one_that_raises_is_contained(rig: Any, point: str, caplog: Any) -> None:
     """It is announced and logged, the others are asked; only a guard of calls fails closed."""
-    async with rig([{"tools": [echo()]}, TEXT]) as run:
+    person = Person(ApprovalAnswer(is_allowed=True))
+    async with rig([{"tools": [echo()]}, TEXT], approval=person) as run:
         failures: list[AgentFailed] = []
         run.app.on(AgentFailed, failures.append)
-        bad, good = Says("plugin:bad", **{point: ZeroDivisionError("oops")}), Says()
+        good = Says(pre_tool_use=VERDICTS["ask"])
+        bad = Says("plugin:bad", **{point: ZeroDivisionError("oops")})
         run.extensions.register(bad)
         run.extensions.register(good)
         agent = await run.agents.create()

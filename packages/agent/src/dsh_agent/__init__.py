@@ -10,6 +10,7 @@ from ._cancellation import CancelCause
 from ._checkpoint import Checkpoint, CheckpointPlace
 from ._checkpoints import checkpoints, turn_end_flush
 from ._decisions import (
+    ApprovalAsked,
     PromptDecision,
     PromptSubmit,
     Remark,
@@ -90,6 +91,7 @@ __all__ = [
     "AgentsConfig",
     "Approval",
     "ApprovalAnswer",
+    "ApprovalAsked",
     "ApprovalRequest",
     "CancelCause",
     "Checkpoint",

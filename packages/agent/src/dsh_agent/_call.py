@@ -11,7 +11,7 @@ from dsh_session import PendingCall
 
 from ._approval import ApprovalRequest
 from ._arguments import check_arguments, decode_arguments
-from ._decisions import Remark, ToolUse, ToolUsed
+from ._decisions import ApprovalAsked, Remark, ToolUse, ToolUsed
 from ._extensions import Permission
 from ._tools import Tool, ToolExecution, ToolFailure, ToolResult
 from ._turn_context import TurnContext
@@ -153,17 +153,17 @@ class Call:
         asked = {"id": context.new_id(), "toolName": name, "callId": pending.call_id}
         reason = {"reason": permission.reason} if permission.reason else {}
         context.session.append("approval/asked", {**asked, **reason})
+        request = ApprovalRequest(
+            agent=context.agent,
+            call_id=pending.call_id,
+            name=name,
+            arguments=self.arguments,
+            reason=permission.reason,
+        )
         outcome, answer_reason = "cancelled", ""
         try:
-            answer = await context.approval.ask(
-                ApprovalRequest(
-                    agent=context.agent,
-                    call_id=pending.call_id,
-                    name=name,
-                    arguments=self.arguments,
-                    reason=permission.reason,
-                )
-            )
+            await self._announce(request)
+            answer = await context.approval.ask(request)
             outcome, answer_reason = ("allowed-once" if answer.is_allowed else "rejected"), answer.reason
         except Exception as error:  # noqa: BLE001  # foreign code; who cannot be asked has not allowed it
             outcome, answer_reason = "unavailable", f"approval failed: {error}"
@@ -173,6 +173,21 @@ class Call:
         if outcome == "allowed-once":
             return None
         return ToolResult.of_error(answer_reason or f'tool "{name}" was not approved')
+
+    async def _announce(self, request: ApprovalRequest) -> None:
+        """Tell extensions of a question that is about to be asked."""
+        state = self.context.session.state
+        asked = ApprovalAsked(
+            agent=request.agent,
+            turn=state.last_turn,
+            step=state.last_step,
+            call_id=request.call_id,
+            name=request.name,
+            arguments=request.arguments,
+            reason=request.reason,
+        )
+        await self.context.extensions.approval_asked(asked)
+        self.context.cancellation.check()
 
     def _use(self) -> ToolUse:
         state, pending = self.context.session.state, self.pending

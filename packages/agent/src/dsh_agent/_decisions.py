@@ -54,6 +54,21 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """Somebody is about to be asked whether a call may run."""
+
+    agent: Agent
+    turn: int
+    step: int
+    call_id: str
+    name: str
+    arguments: Mapping[str, Any]
+    """Those it would run with."""
+    reason: str
+    """Why it is asked; may be empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUsed:
     """A call came to something: a result, a failure, a refusal; also one that named no tool or did not fit it."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ._decisions import (
+    ApprovalAsked,
     PromptDecision,
     PromptSubmit,
     Remark,
@@ -49,6 +50,9 @@ class Extension:
 
     async def pre_tool_use(self, event: ToolUse) -> ToolDecision | None:
         """Awaited before a call runs; calls that follow wait."""
+
+    async def approval_asked(self, event: ApprovalAsked) -> None:
+        """Awaited before somebody is asked about a call; not where nobody could be."""
 
     async def post_tool_use(self, event: ToolUsed) -> ResultDecision | None:
         """Awaited before a result is logged, in the model's order; not for calls that were aborted."""
@@ -163,6 +167,10 @@ class Extensions:
             is_updated=is_updated,
             remarks=_remarks(decided),
         )
+
+    async def approval_asked(self, event: ApprovalAsked) -> None:
+        """Tell that somebody is about to be asked."""
+        await self._ask(event, lambda extension: extension.approval_asked(event))
 
     async def _ask(self, event: Any, ask: Callable[[Extension], Awaitable[T | None]]) -> list[tuple[str, T]]:
         decided: list[tuple[str, T]] = []
