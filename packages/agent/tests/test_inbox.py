@@ -75,6 +75,19 @@ def test_a_message_waits_once(session: Session) -> None:
     inbox.insert("next-step", message("a"))
 
 
+def test_in_front(session: Session) -> None:
+    """What was taken can wait again under its own id, in its own order, before all else."""
+    inbox = Inbox(session)
+    inbox.insert("next-step", message("s1"), message("s2"))
+    claimed = inbox.claim(opens_turn=True)
+    inbox.insert("next-step", message("s3"))
+    inbox.insert("next-step", *claimed, in_front=True)
+
+    assert [[], ["s1", "s2", "s3"]] == ids(inbox)
+    with pytest.raises(MessagePending):
+        inbox.insert("next-step", message("s1"), in_front=True)
+
+
 def test_the_log_comes_first(session: Session) -> None:
     """What the log refuses does not wait; a listener sees the message in the log before it could be claimed."""
     inbox = Inbox(session)
@@ -103,6 +116,7 @@ def test_it_is_what_the_log_says(session: Session) -> None:
         lambda: inbox.withdraw("t2"),
         lambda: inbox.claim(opens_turn=True),
         lambda: inbox.insert("next-step", message("s2"), message("s3")),
+        lambda: inbox.insert("next-step", message("s1"), in_front=True),
         lambda: inbox.withdraw("s2"),
         inbox.clear,
     ]

@@ -269,7 +269,7 @@ async def test_max_tokens_stays_the_end_of_the_turn(rig: Any) -> None:
 
 
 async def test_pre_step_reject(rig: Any) -> None:
-    """Row 21: the messages are gone, and no step was."""
+    """Row 21: a human's message is gone, and no step was."""
 
     class No(Extension):
         name = "plugin:no"

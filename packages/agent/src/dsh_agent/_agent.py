@@ -208,8 +208,9 @@ class Agent:
                 turn = await self._take_turn()
                 if turn.reason is None:
                     return
-                if turn.reason["kind"] == "aborted" and not (self._shall_wake or self._inbox.waiting("next-turn")):
-                    return  # who ended it wants quiet; what was injected meanwhile waits for the next turn
+                was_ended = turn.reason["kind"] in ("aborted", "blocked")
+                if was_ended and not (self._shall_wake or self._inbox.waiting("next-turn")):
+                    return  # who ended it wants quiet; what enters with a step waits for the next turn
         except Exception as error:  # noqa: BLE001  # the main of the agent's own task: nobody awaits it
             self._fail_prompts(error)
             await self._report(error)
@@ -238,7 +239,8 @@ class Agent:
         if turn.reason is None:
             return  # the log has no end of a turn to tell of
         try:
-            await self._ctx.emit(TurnEnded(agent=self, turn=turn.number, reason=turn.reason))
+            ended = TurnEnded(agent=self, turn=turn.number, reason=turn.reason, feedback=turn.feedback)
+            await self._ctx.emit(ended)
         except ExceptionGroup as errors:
             # The turn is closed in the log, so the log cannot say it; later work goes on.
             await report_failure(self._ctx.emit, AgentFailed(agent=self, error=errors), f"after turn {turn.number}")

@@ -151,7 +151,7 @@ class PromptDecision:
     """Whether messages may enter their step, and what to add."""
 
     block: str | None = None
-    """Why they may not: the turn ends as ``blocked`` and the messages are gone."""
+    """Why they may not: the turn ends as ``blocked`` and a human's messages are gone; others wait for the next step."""
     context: Context = ()
     """Enters after them."""
 

@@ -54,14 +54,17 @@ class Inbox:
         """Tell whether anything waits."""
         return any(self._queues.values())
 
-    def insert(self, target: Target, *messages: Message) -> None:
-        """Let messages wait, behind those that do. Raises ``MessagePending``, and what ``Session.append`` raises."""
+    def insert(self, target: Target, *messages: Message, in_front: bool = False) -> None:
+        """Let messages wait, behind or before those that do.
+
+        Raises ``MessagePending``, and what ``Session.append`` raises.
+        """
         known = {message["id"] for queue in self._queues.values() for message in queue}
         for message in messages:
             if message["id"] in known:
                 raise MessagePending(message["id"])
             known.add(message["id"])
-        self._splice(target, start=len(self._queues[target]), inserted=messages)
+        self._splice(target, start=0 if in_front else len(self._queues[target]), inserted=messages)
 
     def claim(self, *, opens_turn: bool) -> list[Message]:
         """Take out what enters the step that is about to begin: all for a step and, where a turn opens, one for it."""

@@ -47,6 +47,8 @@ class TurnEnded:
     agent: Agent
     turn: int
     reason: Mapping[str, Any]
+    feedback: str = ""
+    """Why an extension kept the messages out, where the turn was blocked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

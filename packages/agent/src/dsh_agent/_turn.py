@@ -123,6 +123,9 @@ class Turn:
         self._c.cancellation.check()
         if objection.block is not None:
             self.feedback = objection.block
+            kept = [message for message in entering if message["source"]["kind"] != "user"]
+            if kept:  # a human can say it again; nobody repeats what a job or an extension had to tell
+                self._c.inbox.insert("next-step", *kept, in_front=True)
             return None
         return [*entering, *map(self._c.said_by, objection.remarks)]
 
