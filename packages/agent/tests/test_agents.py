@@ -31,6 +31,17 @@ async def test_a_fresh_session_has_its_id_before_its_first_turn(rig):
         assert [] == await run.persistence.list()
 
 
+async def test_the_route_is_that_of_the_requests(rig):
+    """Who asks an agent learns what the model is asked with; nobody changes it that way."""
+    async with rig([{"text": "one"}]) as run:
+        agent = await run.agents.create()
+        await agent.prompt("a")
+
+        assert [agent.route] == [request.route for request in run.model.requests]
+        with pytest.raises(AttributeError):
+            agent.route = None
+
+
 async def test_resume_keeps_identity_and_continues(rig, types):
     """6.41: same id and header, one end-seed, turn numbers go on, the next header's reason is ``resume``."""
     store = MemoryLogStore()

@@ -79,6 +79,11 @@ class Agent:
         """Whether it takes turns at the moment."""
         return "idle" if self._driver is None else "running"
 
+    @property
+    def route(self) -> ModelRoute:
+        """What its requests go to."""
+        return self._requests.route
+
     def waiting(self, target: Target) -> tuple[Message, ...]:
         """Return the messages that wait for turns of their own, or for the next step; first in first."""
         return tuple(self._inbox.waiting(target))

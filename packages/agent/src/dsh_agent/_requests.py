@@ -22,7 +22,8 @@ class Requests:
 
     def __init__(self, session: Session, route: ModelRoute, *, system_prompt: str, new_id: Callable[[], str]) -> None:
         self._session = session
-        self._route = route
+        self.route = route
+        """What they go to."""
         self._system_prompt = system_prompt
         self._new_id = new_id
         self.text = ""
@@ -73,7 +74,7 @@ class Requests:
 
     def _request(self, registry: Tools) -> ModelRequest:
         """Log the request header and context where they are new, and return the request."""
-        route = self._route
+        route = self.route
         if not route.provider or not route.model:
             message = "no provider or no model is configured; give the agent a route that names both"
             raise ModelFailed({"message": message, "code": "UNKNOWN"})
@@ -134,7 +135,7 @@ class Requests:
 
     def _put_message(self, reply: Reply, *, with_calls: bool, interrupted: bool = False) -> None:
         content = reply.content(with_calls=with_calls)
-        source: dict[str, Any] = {"kind": "model", "provider": self._route.provider, "model": self._route.model}
+        source: dict[str, Any] = {"kind": "model", "provider": self.route.provider, "model": self.route.model}
         if reply.finish is not None and reply.finish.replay_state is not None:
             source["replayState"] = reply.finish.replay_state
         message = {"role": "assistant", "content": content, "source": source, "id": self._new_id()}
@@ -152,7 +153,7 @@ class Requests:
         data = {
             "retryId": retry_id,
             **self._place(),
-            "provider": self._route.provider,
+            "provider": self.route.provider,
             "mode": "normal",
             "policyKey": policy.key,
             "retry": retry,
