@@ -109,10 +109,10 @@ class Call:
             result=self.result,
         )
         objection = await self.context.extensions.post_tool_use(used)
-        self.context.cancellation.check()
-        if objection.block is not None:
+        if objection.block is not None:  # also for who ends the turn with it: the log may not have what was taken out
             content = ({"type": "text", "text": objection.block},)
             self.result = replace(self.result, content=content, is_error=True, failure=None, value=None)
+        self.context.cancellation.check()
         return list(objection.remarks)
 
     def abort(self) -> ToolResult:
