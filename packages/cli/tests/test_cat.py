@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from dsh_cli import main
 from dsh_persistence_jsonl import JsonlLogStore
-from dsh_session import Replace, SessionEvent
 
 ENCODINGS = ("raw", "zstd")
 
@@ -57,25 +56,6 @@ def test_data_is_never_encoded_again(store_session, root):
     assert 0 == done.exit_code
     expected = b'{"type":"acme/odd","seq":%d,"time":5,"data":%b,"ignorable":true}\n' % (size, odd)
     assert expected == done.stdout_bytes.splitlines(keepends=True)[-1]
-
-
-def test_ranges_are_expanded_in_the_native_view_alone():
-    """``sourceEventSeqs`` stand one by one; a replacement is spelled as the current generation does."""
-    from dsh_cli._cat import encode_event
-
-    event = SessionEvent(
-        type="user/message",
-        seq=9,
-        time=1,
-        encoded=b"{}",
-        source_event_seqs=(2, 3, 4),
-        surface_op=Replace(start_seq=2, end_seq=4),
-    )
-
-    assert (
-        b'{"type":"user/message","seq":9,"time":1,"data":{},"sourceEventSeqs":[2,3,4],'
-        b'"surfaceOp":{"op":"replace","startSeq":2,"endSeq":4}}\n'
-    ) == encode_event(event)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -7,13 +7,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from dsh_persistence import FormatNotSupported, SessionCorrupt, StoredPrefix
 from dsh_persistence_jsonl import JsonlLogStore
-from dsh_session import EventRefused, LogState, Replace, SessionEvent, encode_data, generations, interrupted_closers
+from dsh_session import EventRefused, LogState, encode_event, generations, interrupted_closers
 
 from ._exit import ExitCode
 from ._selectors import Selected, select
@@ -132,30 +131,6 @@ def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
             pending.append(rest)
     if pending:
         yield b"".join(pending)
-
-
-def encode_event(event: SessionEvent) -> bytes:
-    """Return an event's line in the native view: the envelope in the log's order, the data as its bytes are stored."""
-    parts = [
-        b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode_type(event.type), event.seq, event.time, event.encoded)
-    ]
-    if event.source_event_seqs is not None:
-        parts.append(b',"sourceEventSeqs":[%b]' % b",".join(b"%d" % seq for seq in event.source_event_seqs))
-    match event.surface_op:
-        case Replace(start_seq=start, end_seq=end):
-            parts.append(b',"surfaceOp":{"op":"replace","startSeq":%d,"endSeq":%d}' % (start, end))
-        case "append":
-            parts.append(b',"surfaceOp":"append"')
-        case None:
-            pass
-    parts.append(b',"ignorable":true}\n' if event.ignorable else b"}\n")
-    return b"".join(parts)
-
-
-@lru_cache(maxsize=256)
-def _encode_type(type: str) -> bytes:
-    """A log of a million events has a few dozen types."""
-    return encode_data(type, type)
 
 
 def _encode_message(message: Mapping[str, Any]) -> bytes:

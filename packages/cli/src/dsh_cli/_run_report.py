@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dsh_agent import ModelAdapter, ModelRequest
-from dsh_session import SessionEvent, StreamChunk
+from dsh_session import SessionEvent, StreamChunk, encode_event
 
-from ._cat import encode_event
 from ._text import say
 
 

@@ -5,6 +5,7 @@ One invariant: an event's data is encoded once, when it is appended, and those b
 
 from ._closers import fork_seed, interrupted_closers, repair_closers
 from ._event import EVENT_BYTES, EncodedBatch, Replace, SessionEvent, SurfaceOp
+from ._event_line import encode_event
 from ._expand import expand_stream
 from ._header import SessionHeader, SessionMeta
 from ._header_line import decode_header, encode_header
@@ -77,6 +78,7 @@ __all__ = [
     "decode_header",
     "decode_json",
     "encode_data",
+    "encode_event",
     "encode_header",
     "expand_stream",
     "fork_seed",
