@@ -161,7 +161,7 @@ class TestForeground:
             ("echo a; echo b >&2; exit 3", None, "a\n[stderr]\nb\n[exit code: 3]"),
             ("kill -9 $$", None, "(no output)\n[killed by signal: SIGKILL]"),
             ("sleep 5", 100, "(no output)\n[timed out after 100ms]\n[killed by signal: SIGTERM]"),
-            ("trap 'exit 0' TERM; sleep 5 & wait", 1000, "(no output)\n[timed out after 1000ms]"),
+            ("trap 'exit 0' TERM; sleep 5 >/dev/null 2>&1 & wait", 1000, "(no output)\n[timed out after 1000ms]"),
         ],
     )
     async def test_vectors(self, local: LocalBash, call: Call, command: str, timeout_ms: int | None, text: str) -> None:
