@@ -24,6 +24,7 @@ from dsh_agent import (
 )
 from dsh_bash_local import LocalBashConfig
 from dsh_context import App, Context
+from dsh_hook_bridges import HookBridgesConfig, hook_bridges
 from dsh_persistence import SessionPersistence
 from dsh_persistence_jsonl import Encoding
 from dsh_session import Sessions
@@ -78,6 +79,8 @@ class HarnessConfig:
     """How an agent learns that a background job of its has ended."""
     skills: SkillsConfig | None = field(default_factory=SkillsConfig)
     """None: no skills, no skill tool."""
+    hooks: HookBridgesConfig | None = None
+    """Whose hooks run; None: nobody's. Its ``home`` and ``parent_env`` are the harness's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,9 @@ async def harness(config: HarnessConfig) -> AsyncGenerator[Harness, None]:
         if skills is not None:
             await app.plugin(skills_local, replace(skills.local, dsh_home=home))
         await app.plugin(checkpoints if config.checkpoints == "step" else turn_end_flush, None)
+        if config.hooks is not None:
+            bridged = replace(config.hooks, home=home, parent_env=config.parent_env)
+            await app.plugin(hook_bridges, bridged)
         await app.plugin(agents, AgentsConfig(route=config.route, system_prompt=config.system_prompt))
         yield Harness(
             context=app,

@@ -1,0 +1,236 @@
+"""From the text of a configuration file to its handlers; what does not fit is named and the rest kept."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, cast, get_args
+
+from dsh_bash import DSH_ENV_PREFIX
+
+from ._matcher import is_names, matcher_problem
+from ._support import features
+from ._values import DialectName, Handler, HookFile, HookPoint, HookProblem, Layer
+
+_POINTS: frozenset[str] = frozenset(get_args(HookPoint))
+_NO_MATCHER = frozenset({"UserPromptSubmit", "Stop"})
+"""Points at which both dialects pass over a matcher."""
+
+
+def parse_hooks(data: bytes, *, dialect: DialectName, layer: Layer, path: str) -> HookFile:
+    """Return what a file says: JSON, or TOML where its name ends so. Never raises for what it holds."""
+    parser = _Parser(dialect, layer, path)
+    settings = parser.decode(data)
+    handlers = () if settings is None else tuple(parser.handlers(settings))
+    return HookFile(
+        dialect=dialect,
+        layer=layer,
+        path=path,
+        handlers=handlers,
+        problems=tuple(parser.problems),
+        disables_all=None if settings is None else parser.switch(settings),
+    )
+
+
+class _Parser:
+    def __init__(self, dialect: DialectName, layer: Layer, path: str) -> None:
+        self._dialect = dialect
+        self._layer = layer
+        self._path = path
+        self.problems: list[HookProblem] = []
+
+    def decode(self, data: bytes) -> Mapping[str, Any] | None:
+        try:
+            text = data.decode("utf-8-sig")
+            settings = tomllib.loads(text) if self._path.endswith(".toml") else json.loads(text)
+        except (ValueError, RecursionError) as error:
+            self._tell("", f"it cannot be read, so none of its hooks runs: {str(error) or type(error).__name__}")
+            return None
+        if not isinstance(settings, dict):
+            self._tell("", f"it is {_kind(settings)} where an object was expected, so none of its hooks runs")
+            return None
+        return cast("dict[str, Any]", settings)
+
+    def switch(self, settings: Mapping[str, Any]) -> bool | None:
+        """Return what the file says about running no hooks at all."""
+        if self._dialect == "claude-code":
+            value = settings.get("disableAllHooks")
+            return value if isinstance(value, bool) else None
+        flags = settings.get("features")
+        flags = flags if isinstance(flags, dict) else {}
+        value = flags.get("hooks", flags.get("codex_hooks"))
+        return not value if isinstance(value, bool) else None
+
+    def handlers(self, settings: Mapping[str, Any]) -> Iterable[Handler]:
+        """Yield the handlers of every point."""
+        prefix, events = "hooks.", settings.get("hooks")
+        if events is None:
+            known = features(self._dialect, "event")
+            events = {name: groups for name, groups in settings.items() if name in known}
+            prefix = ""
+            if events:
+                names = ", ".join(events)
+                self._tell("", f'it has no "hooks" key; {names} was read from the top level, put it below "hooks"')
+            elif self._path.endswith("hooks.json"):
+                self._tell("", 'it has no "hooks" key and names no event, so it has no hooks')
+        if not isinstance(events, dict):
+            self._tell("hooks", f"it is {_kind(events)} where an object of events was expected")
+            return
+        for name, groups in cast("dict[str, Any]", events).items():
+            place = f"{prefix}{name}"
+            if self._is_point(name, place):
+                yield from self._groups(cast("HookPoint", name), groups, place)
+
+    def _is_point(self, name: str, place: str) -> bool:
+        if self._dialect == "codex" and name == "state":
+            return False  # where Codex keeps which of its hooks are trusted
+        feature = features(self._dialect, "event").get(name)
+        if feature is None:
+            self._tell(place, f"{name} is no event of {self._dialect}; its hooks never run")
+        elif feature.support == "ignored":
+            self._tell(place, f"{name} is not supported ({feature.note}); its hooks never run")
+        return feature is not None and feature.support != "ignored" and name in _POINTS
+
+    def _groups(self, point: HookPoint, groups: Any, place: str) -> Iterable[Handler]:
+        if not isinstance(groups, list):
+            self._tell(place, f"it is {_kind(groups)} where an array of groups was expected")
+            return
+        for index, group in enumerate(groups):
+            yield from self._group(point, group, f"{place}[{index}]")
+
+    def _group(self, point: HookPoint, group: Any, place: str) -> Iterable[Handler]:
+        if not isinstance(group, dict):
+            self._tell(place, f"it is {_kind(group)} where an object with hooks was expected")
+            return
+        fields = cast("dict[str, Any]", group)
+        handlers = fields.get("hooks")
+        if not isinstance(handlers, list):
+            said = "it has no hooks" if handlers is None else f"its hooks are {_kind(handlers)}"
+            self._tell(place, f'{said}; a group is {{"matcher": …, "hooks": [{{"type": "command", "command": …}}]}}')
+            return
+        try:
+            matcher = self._matcher(point, fields.get("matcher"))
+        except _Unusable as error:
+            self._tell(f"{place}.matcher", str(error))
+            return
+        for index, handler in enumerate(handlers):
+            at = f"{place}.hooks[{index}]"
+            try:
+                yield self._handler(point, matcher, handler, at)
+            except _Unusable as error:
+                self._tell(at, str(error))
+
+    def _matcher(self, point: HookPoint, matcher: Any) -> str | None:
+        if matcher is None or point in _NO_MATCHER:
+            return None
+        if not isinstance(matcher, str):
+            raise _Unusable(f"it is {_kind(matcher)} where text was expected; the group's hooks never run")
+        if matcher not in ("", "*") and not is_names(matcher, self._dialect):
+            problem = matcher_problem(matcher)
+            if problem is not None:
+                raise _Unusable(f"{matcher!r} is no regular expression ({problem}); the group's hooks never run")
+        return matcher
+
+    def _handler(self, point: HookPoint, matcher: str | None, handler: Any, place: str) -> Handler:
+        if not isinstance(handler, dict):
+            raise _Unusable(f"it is {_kind(handler)} where an object with a command was expected")
+        fields = cast("dict[str, Any]", handler)
+        kind = fields.get("type", "command")
+        if kind != "command":
+            known = isinstance(kind, str) and kind in features(self._dialect, "handler")
+            raise _Unusable(f"handlers of type {kind!r} are {'not supported' if known else 'unknown'}; it never runs")
+        if fields.get("if") is not None:
+            raise _Unusable('conditions ("if") are not supported; it never runs, rather than too often')
+        if fields.get("shell", "bash") not in ("bash", "sh"):
+            raise _Unusable(f"its shell is {fields['shell']!r}, and only bash runs hooks; it never runs")
+        for name in fields:
+            if name not in features(self._dialect, "handler field"):
+                self._tell(f"{place}.{name}", "it is unknown, and has no effect")
+        return Handler(
+            dialect=self._dialect,
+            layer=self._layer,
+            path=self._path,
+            place=place,
+            point=point,
+            matcher=matcher,
+            command=self._command(fields),
+            timeout_s=self._timeout(fields, place),
+            on_failure="closed" if self._is_closed(fields, place) else "open",
+            is_detached=any(fields.get(name) is True for name in ("async", "asyncRewake")),
+            pass_env=tuple(self._pass_env(fields, place)),
+        )
+
+    def _command(self, fields: Mapping[str, Any]) -> str:
+        command, args = fields.get("command"), fields.get("args")
+        if not isinstance(command, str) or not command.strip():
+            raise _Unusable("it has no command; it never runs")
+        if "\0" in command:
+            raise _Unusable("its command holds NUL, which no program argument can; it never runs")
+        if args is None or self._dialect != "claude-code":
+            return command
+        if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
+            raise _Unusable("its args are no array of text; it never runs")
+        # Without a shell there: the words stay what they are, but for the folder that is put in.
+        return " ".join(map(_word, [command, *args]))
+
+    def _timeout(self, fields: Mapping[str, Any], place: str) -> float | None:
+        names = ("timeout",) if self._dialect == "claude-code" else ("timeout", "timeoutSec")
+        for name in names:
+            value = fields.get(name)
+            if value is None:
+                continue
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+                return float(value)
+            self._tell(f"{place}.{name}", f"{value!r} is no positive number of seconds; the default holds")
+        return None
+
+    def _is_closed(self, fields: Mapping[str, Any], place: str) -> bool:
+        value = fields.get("onFailure", "open")
+        if value not in ("open", "closed"):
+            self._tell(f"{place}.onFailure", f'it is {value!r}, neither "open" nor "closed"; a failure blocks')
+        return bool(value != "open")
+
+    def _pass_env(self, fields: Mapping[str, Any], place: str) -> Iterable[str]:
+        names = fields.get("passEnv", [])
+        if not isinstance(names, list):
+            self._tell(f"{place}.passEnv", f"it is {_kind(names)} where an array of names was expected")
+            return
+        for name in names:
+            if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+                self._tell(f"{place}.passEnv", f"{name!r} is no name of a variable")
+            elif name.upper().startswith(DSH_ENV_PREFIX):
+                self._tell(f"{place}.passEnv", f"{name} is a managed name, which no child inherits")
+            else:
+                yield name
+
+    def _tell(self, place: str, message: str) -> None:
+        self.problems.append(HookProblem(path=self._path, place=place, message=message))
+
+
+class _Unusable(Exception):
+    """Why a group or a handler is left out."""
+
+
+def _word(text: str) -> str:
+    """Quote a word of an argument vector; the one variable that is a placeholder there stays one."""
+    parts = text.split("${CLAUDE_PROJECT_DIR}")
+    return '"$CLAUDE_PROJECT_DIR"'.join(shlex.quote(part) if part or len(parts) == 1 else "" for part in parts)
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case str():
+            return "text"
+        case _:
+            return "a number"

@@ -1,0 +1,55 @@
+"""Where a session's log can be read, and that it is up to date when a hook looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dsh_persistence import SessionLocation, SessionPersistence
+from dsh_session import Session
+
+from ._mirror import TranscriptMirror
+
+
+class Transcripts:
+    """Answers from the persistence that is there at that moment; it may be replaced, or be none."""
+
+    def __init__(self, persistence: Callable[[], SessionPersistence | None], mirror: TranscriptMirror | None) -> None:
+        self._persistence = persistence
+        self._mirror = mirror
+
+    def path(self, session: Session) -> str | None:
+        """Return what ``transcript_path`` says, None without a file. Touches no disk: the file may not exist yet."""
+        location = self._location(session)
+        if self._mirror is not None and not _is_plain(location):
+            return self._mirror.path(session.id)
+        return None if location is None else location.path
+
+    def log_path(self, session: Session) -> str | None:
+        """Return what ``DSH_SESSION_JSONL`` says: the log itself, where it is a file of rows, compressed or not."""
+        location = self._location(session)
+        return location.path if location is not None and location.kind == "jsonl" else None
+
+    async def refresh(self, session: Session) -> None:
+        """Make what has happened readable there: a checkpoint, and where there is a mirror its new lines.
+
+        Raises what the flush raises, and ``OSError``.
+        """
+        persistence = self._persistence()
+        if persistence is not None:
+            await persistence.flush(session.id)
+        if self._mirror is not None and not _is_plain(self._location(session)):
+            await asyncio.to_thread(self._mirror.update, session)
+
+    def forget(self, session_id: str) -> None:
+        """The session is let go."""
+        if self._mirror is not None:
+            self._mirror.forget(session_id)
+
+    def _location(self, session: Session) -> SessionLocation | None:
+        persistence = self._persistence()
+        return None if persistence is None else persistence.locate(session.header)
+
+
+def _is_plain(location: SessionLocation | None) -> bool:
+    return location is not None and location.path.endswith(".jsonl")

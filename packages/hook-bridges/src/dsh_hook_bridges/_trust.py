@@ -1,0 +1,142 @@
+"""Whether a project's hooks may run: what comes with a clone is somebody else's code until its user says otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from ._values import Handler, HookFile
+from .errors import TrustUnreadable
+
+TrustState: TypeAlias = Literal["trusted", "changed", "untrusted"]
+
+_VERSION = 1
+_PROJECT_DIR = ("${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR")
+
+
+class TrustStore:
+    """A file of the user's that says which projects are trusted, and with which content."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def state_of(self, project: str, print_: str) -> TrustState:
+        """Return whether a project is trusted as it is now. Raises ``TrustUnreadable``."""
+        known = self._load().get(os.path.realpath(project))
+        if known is None:
+            return "untrusted"
+        return "trusted" if known == print_ else "changed"
+
+    def trust(self, project: str, print_: str) -> None:
+        """Trust a project with exactly this content. Raises ``TrustUnreadable`` and ``OSError``."""
+        self._save({**self._load(), os.path.realpath(project): print_})
+
+    def revoke(self, project: str) -> bool:
+        """Trust a project no more; False when it was not. Raises as ``trust`` does."""
+        known = dict(self._load())
+        if known.pop(os.path.realpath(project), None) is None:
+            return False
+        self._save(known)
+        return True
+
+    def _load(self) -> Mapping[str, str]:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise TrustUnreadable(self.path, str(error.strerror)) from error
+        with open(fd, encoding="utf-8") as file:
+            try:
+                value = json.load(file)
+            except (ValueError, RecursionError) as error:
+                raise TrustUnreadable(self.path, str(error)) from error
+        if not isinstance(value, dict) or cast("dict[str, Any]", value).get("version") != _VERSION:
+            raise TrustUnreadable(self.path, f"it is not of version {_VERSION}")
+        projects = cast("dict[str, Any]", value).get("projects")
+        if not isinstance(projects, dict):
+            raise TrustUnreadable(self.path, "it has no projects")
+        prints = cast("dict[str, Any]", projects)
+        return {project: print_ for project, print_ in prints.items() if isinstance(print_, str)}
+
+    def _save(self, projects: Mapping[str, str]) -> None:
+        folder = Path(self.path).parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Complete under another name, then renamed: a reader finds the old file or the new one.
+        fd, draft = tempfile.mkstemp(prefix=".trust-", dir=folder)
+        try:
+            with open(fd, "w", encoding="utf-8") as file:
+                json.dump({"version": _VERSION, "projects": dict(sorted(projects.items()))}, file, indent=2)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            Path(draft).replace(self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(draft).unlink()
+            raise
+
+
+def fingerprint(project: str, files: Sequence[HookFile]) -> str:
+    """Return a digest of what a project's files would have run: their handlers, and the project's scripts these name.
+
+    What else stands in the files does not count, so settings may change without a question. Scripts that such a script
+    starts are not followed.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        said = {
+            "file": os.path.relpath(file.path, project),
+            "off": file.disables_all,
+            "hooks": [_canonical(handler) for handler in file.handlers],
+        }
+        digest.update(json.dumps(said, sort_keys=True).encode() + b"\n")
+    for script in sorted({path for file in files for handler in file.handlers for path in _scripts(handler, project)}):
+        digest.update(json.dumps([os.path.relpath(script, project), _digest_of(script)]).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _canonical(handler: Handler) -> Mapping[str, Any]:
+    return {
+        "point": handler.point,
+        "matcher": handler.matcher,
+        "command": handler.command,
+        "timeout": handler.timeout_s,
+        "onFailure": handler.on_failure,
+        "async": handler.is_detached,
+        "passEnv": handler.pass_env,
+    }
+
+
+def _scripts(handler: Handler, project: str) -> Iterator[str]:
+    """Yield the files below the project that a command names."""
+    command = handler.command
+    for name in _PROJECT_DIR:
+        command = command.replace(name, project)
+    try:
+        words = shlex.split(command, comments=False)
+    except ValueError:
+        words = command.split()
+    base = os.path.realpath(project)
+    for word in words:
+        path = os.path.realpath(os.path.join(base, word))
+        if path.startswith(base + os.sep) and Path(path).is_file():
+            yield os.path.join(project, os.path.relpath(path, base))
+
+
+def _digest_of(path: str) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    except OSError as error:
+        return f"unreadable: {error.errno}"
+    return digest.hexdigest()
