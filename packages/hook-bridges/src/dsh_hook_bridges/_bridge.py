@@ -27,6 +27,7 @@ from dsh_agent import (
 )
 
 from ._engine import Firing, HookEngine
+from ._kinds import is_object
 from ._merge import Merged
 from ._values import HookPoint
 
@@ -281,7 +282,7 @@ class HookBridge(Extension):
 
     def _call(self, event: ToolUse | ToolUsed) -> Mapping[str, Any]:
         """Return the fields that tell which call it is."""
-        arguments: Mapping[str, Any] = event.arguments if isinstance(event.arguments, Mapping) else {}
+        arguments: Mapping[str, Any] = event.arguments if is_object(event.arguments) else {}
         if self._is_real:
             directory = self._directory(event.agent)
             tool_input = self._dialect.tool_input(event.name, arguments, directory)

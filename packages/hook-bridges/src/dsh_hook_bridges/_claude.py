@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from dsh_agent import ToolUsed
 
 from ._dialect import Dialect, Scene, text_response
+from ._kinds import is_object
 from ._values import DialectName, HookPoint
 
 _TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -72,7 +73,7 @@ class Claude(Dialect):
     def tool_response(self, used: ToolUsed, cwd: str) -> Any:
         """Return an object for commands and changed files, as scripts pick it apart; else what the model is told."""
         value, arguments = used.result.value, used.arguments
-        if used.name == "bash" and isinstance(value, Mapping) and value.get("kind") == "foreground":
+        if used.name == "bash" and is_object(value) and value.get("kind") == "foreground":
             return {
                 "stdout": value["stdout"]["text"],
                 "stderr": value["stderr"]["text"],

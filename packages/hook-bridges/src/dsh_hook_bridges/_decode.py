@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
+from ._kinds import is_object
 from ._outcome import Answer
 from ._support import WARNED, features
 from ._values import DialectName, HookPoint
@@ -99,9 +100,9 @@ def _object_of(text: str) -> Mapping[str, Any]:
         output = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _Failed(f"it printed what begins like JSON and is none: {error}") from None
-    if not isinstance(output, dict):
+    if not is_object(output):
         raise _Failed("it printed JSON that is no object")
-    return cast("dict[str, Any]", output)
+    return output
 
 
 def _answer(dialect: DialectName, point: HookPoint, output: Mapping[str, Any]) -> Answer:
@@ -203,7 +204,7 @@ def _refuse_hidden_json(point: HookPoint, text: str) -> None:
             value, end = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict) and not _STRICT_FIELDS.isdisjoint(cast("dict[str, Any]", value)):
+        if is_object(value) and not _STRICT_FIELDS.isdisjoint(value):
             around = (text[:position] + text[end:]).strip().splitlines()[0][:80]
             raise _Failed(f"{around!r} stands beside its JSON on stdout, so its decision at {point} is lost")
 
@@ -233,11 +234,12 @@ def decode_as_dsh(dialect: DialectName, point: HookPoint, *, code: int, stdout: 
         output = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         output = None
-    if not isinstance(output, dict):
+    if not is_object(output):
         is_context = dialect == "codex" and point in ("SessionStart", "UserPromptSubmit")
         return Answer(context=text if is_context else "")
-    fields = _well_typed(cast("dict[str, Any]", output))
-    specific = _well_typed(fields.get("hookSpecificOutput", {}))
+    fields = _well_typed(output)
+    nested = fields.get("hookSpecificOutput")
+    specific: Mapping[str, Any] = _well_typed(nested) if is_object(nested) else {}
     if specific.get("hookEventName") != point:
         specific = {}
     decision = fields.get("decision")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -19,6 +19,21 @@ MAX_FILE_BYTES = 1 << 20
 FileState: TypeAlias = Literal["active", "untrusted", "changed", "disabled"]
 """``untrusted`` and ``changed``: the project was never trusted, or says something else since; its hooks do not run.
 ``disabled``: one of the files turns all hooks of its dialect off."""
+
+_FILES: Mapping[DialectName, Sequence[tuple[Layer, str]]] = {
+    "claude-code": (
+        ("user", ".claude/settings.json"),
+        ("project", ".claude/settings.json"),
+        ("local", ".claude/settings.local.json"),
+    ),
+    "codex": (
+        ("user", ".codex/hooks.json"),
+        ("user", ".codex/config.toml"),
+        ("project", ".codex/hooks.json"),
+        ("project", ".codex/config.toml"),
+    ),
+}
+"""What may configure hooks, below the user's folder or the project, in the order in which hooks run."""
 
 DIALECTS: tuple[DialectName, ...] = ("claude-code", "codex")
 
@@ -111,17 +126,11 @@ def read_hook_file(path: str, *, dialect: DialectName, layer: Layer) -> HookFile
 
 
 def _files(dialect: DialectName, project: str, user_home: str | None) -> Iterator[HookFile]:
-    names = {"claude-code": ("settings.json",), "codex": ("hooks.json", "config.toml")}[dialect]
-    folder = {"claude-code": ".claude", "codex": ".codex"}[dialect]
-    places: list[tuple[Layer, str]] = []
-    if user_home is not None:
-        places += [("user", os.path.join(user_home, folder, name)) for name in names]
-    if user_home is None or os.path.realpath(project) != os.path.realpath(user_home):
-        places += [("project", os.path.join(project, folder, name)) for name in names]
-        if dialect == "claude-code":
-            places.append(("local", os.path.join(project, folder, "settings.local.json")))
-    for layer, path in places:
-        file = read_hook_file(path, dialect=dialect, layer=layer)
+    for layer, name in _FILES[dialect]:
+        base = user_home if layer == "user" else project
+        if base is None or (layer != "user" and user_home and os.path.realpath(base) == os.path.realpath(user_home)):
+            continue  # who works in the home folder has its files once, as the user's own
+        file = read_hook_file(os.path.join(base, name), dialect=dialect, layer=layer)
         if file is not None:
             yield file
 

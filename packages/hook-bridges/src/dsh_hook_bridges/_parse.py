@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 
 from dsh_bash import DSH_ENV_PREFIX
 
+from ._kinds import is_array, is_object, kind_of
 from ._matcher import is_names, matcher_problem
 from ._support import features
 from ._values import DialectName, Handler, HookFile, HookPoint, HookProblem, Layer
@@ -37,8 +38,8 @@ def parse_hooks(data: bytes, *, dialect: DialectName, layer: Layer, path: str) -
 
 class _Parser:
     def __init__(self, dialect: DialectName, layer: Layer, path: str) -> None:
-        self._dialect = dialect
-        self._layer = layer
+        self._dialect: DialectName = dialect
+        self._layer: Layer = layer
         self._path = path
         self.problems: list[HookProblem] = []
 
@@ -49,10 +50,10 @@ class _Parser:
         except (ValueError, RecursionError) as error:
             self._tell("", f"it cannot be read, so none of its hooks runs: {str(error) or type(error).__name__}")
             return None
-        if not isinstance(settings, dict):
-            self._tell("", f"it is {_kind(settings)} where an object was expected, so none of its hooks runs")
+        if not is_object(settings):
+            self._tell("", f"it is {kind_of(settings)} where an object was expected, so none of its hooks runs")
             return None
-        return cast("dict[str, Any]", settings)
+        return settings
 
     def switch(self, settings: Mapping[str, Any]) -> bool | None:
         """Return what the file says about running no hooks at all."""
@@ -60,8 +61,7 @@ class _Parser:
             value = settings.get("disableAllHooks")
             return value if isinstance(value, bool) else None
         flags = settings.get("features")
-        flags = flags if isinstance(flags, dict) else {}
-        value = flags.get("hooks", flags.get("codex_hooks"))
+        value = flags.get("hooks", flags.get("codex_hooks")) if is_object(flags) else None
         return not value if isinstance(value, bool) else None
 
     def handlers(self, settings: Mapping[str, Any]) -> Iterable[Handler]:
@@ -76,10 +76,10 @@ class _Parser:
                 self._tell("", f'it has no "hooks" key; {names} was read from the top level, put it below "hooks"')
             elif self._path.endswith("hooks.json"):
                 self._tell("", 'it has no "hooks" key and names no event, so it has no hooks')
-        if not isinstance(events, dict):
-            self._tell("hooks", f"it is {_kind(events)} where an object of events was expected")
+        if not is_object(events):
+            self._tell("hooks", f"it is {kind_of(events)} where an object of events was expected")
             return
-        for name, groups in cast("dict[str, Any]", events).items():
+        for name, groups in events.items():
             place = f"{prefix}{name}"
             if self._is_point(name, place):
                 yield from self._groups(cast("HookPoint", name), groups, place)
@@ -95,24 +95,23 @@ class _Parser:
         return feature is not None and feature.support != "ignored" and name in _POINTS
 
     def _groups(self, point: HookPoint, groups: Any, place: str) -> Iterable[Handler]:
-        if not isinstance(groups, list):
-            self._tell(place, f"it is {_kind(groups)} where an array of groups was expected")
+        if not is_array(groups):
+            self._tell(place, f"it is {kind_of(groups)} where an array of groups was expected")
             return
         for index, group in enumerate(groups):
             yield from self._group(point, group, f"{place}[{index}]")
 
     def _group(self, point: HookPoint, group: Any, place: str) -> Iterable[Handler]:
-        if not isinstance(group, dict):
-            self._tell(place, f"it is {_kind(group)} where an object with hooks was expected")
+        if not is_object(group):
+            self._tell(place, f"it is {kind_of(group)} where an object with hooks was expected")
             return
-        fields = cast("dict[str, Any]", group)
-        handlers = fields.get("hooks")
-        if not isinstance(handlers, list):
-            said = "it has no hooks" if handlers is None else f"its hooks are {_kind(handlers)}"
+        handlers = group.get("hooks")
+        if not is_array(handlers):
+            said = "it has no hooks" if handlers is None else f"its hooks are {kind_of(handlers)}"
             self._tell(place, f'{said}; a group is {{"matcher": …, "hooks": [{{"type": "command", "command": …}}]}}')
             return
         try:
-            matcher = self._matcher(point, fields.get("matcher"))
+            matcher = self._matcher(point, group.get("matcher"))
         except _Unusable as error:
             self._tell(f"{place}.matcher", str(error))
             return
@@ -127,7 +126,7 @@ class _Parser:
         if matcher is None or point in _NO_MATCHER:
             return None
         if not isinstance(matcher, str):
-            raise _Unusable(f"it is {_kind(matcher)} where text was expected; the group's hooks never run")
+            raise _Unusable(f"it is {kind_of(matcher)} where text was expected; the group's hooks never run")
         if matcher not in ("", "*") and not is_names(matcher, self._dialect):
             problem = matcher_problem(matcher)
             if problem is not None:
@@ -135,9 +134,9 @@ class _Parser:
         return matcher
 
     def _handler(self, point: HookPoint, matcher: str | None, handler: Any, place: str) -> Handler:
-        if not isinstance(handler, dict):
-            raise _Unusable(f"it is {_kind(handler)} where an object with a command was expected")
-        fields = cast("dict[str, Any]", handler)
+        if not is_object(handler):
+            raise _Unusable(f"it is {kind_of(handler)} where an object with a command was expected")
+        fields = handler
         kind = fields.get("type", "command")
         if kind != "command":
             known = isinstance(kind, str) and kind in features(self._dialect, "handler")
@@ -171,7 +170,7 @@ class _Parser:
             raise _Unusable("its command holds NUL, which no program argument can; it never runs")
         if args is None or self._dialect != "claude-code":
             return command
-        if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
+        if not is_array(args) or not all(isinstance(word, str) and "\0" not in word for word in args):
             raise _Unusable("its args are no array of text; it never runs")
         # Without a shell there: the words stay what they are, but for the folder that is put in.
         return " ".join(map(_word, [command, *args]))
@@ -195,8 +194,8 @@ class _Parser:
 
     def _pass_env(self, fields: Mapping[str, Any], place: str) -> Iterable[str]:
         names = fields.get("passEnv", [])
-        if not isinstance(names, list):
-            self._tell(f"{place}.passEnv", f"it is {_kind(names)} where an array of names was expected")
+        if not is_array(names):
+            self._tell(f"{place}.passEnv", f"it is {kind_of(names)} where an array of names was expected")
             return
         for name in names:
             if not isinstance(name, str) or not name or "=" in name or "\0" in name:
@@ -218,19 +217,3 @@ def _word(text: str) -> str:
     """Quote a word of an argument vector; the one variable that is a placeholder there stays one."""
     parts = text.split("${CLAUDE_PROJECT_DIR}")
     return '"$CLAUDE_PROJECT_DIR"'.join(shlex.quote(part) if part or len(parts) == 1 else "" for part in parts)
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case dict():
-            return "an object"
-        case list():
-            return "an array"
-        case str():
-            return "text"
-        case _:
-            return "a number"

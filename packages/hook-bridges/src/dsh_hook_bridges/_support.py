@@ -57,9 +57,10 @@ _CLAUDE: Final[Mapping[FeatureKind, Sequence[tuple[Support, str, str]]]] = {
             "ignored",
             _NO_SUCH_MOMENT,
             """
-            Setup, InstructionsLoaded, UserPromptExpansion, MessageDisplay, PermissionDenied,
-            PostToolBatch, TaskCreated, TaskCompleted, StopFailure, TeammateIdle, ConfigChange, CwdChanged, FileChanged, DirectoryAdded,
-            WorktreeCreate, WorktreeRemove, PreModelSwitch, PostModelSwitch, Elicitation, ElicitationResult
+            Setup, InstructionsLoaded, UserPromptExpansion, MessageDisplay, PermissionDenied, PostToolBatch,
+            TaskCreated, TaskCompleted, StopFailure, TeammateIdle, ConfigChange, CwdChanged, FileChanged,
+            DirectoryAdded, WorktreeCreate, WorktreeRemove, PreModelSwitch, PostModelSwitch, Elicitation,
+            ElicitationResult
             """,
         ),
     ),
