@@ -21,6 +21,7 @@ from ._plugin import HOOKS, dialect_of, hook_bridges
 from ._runner import HookRunner, Setting
 from ._sample import sample_payload
 from ._support import FEATURES, Feature, Support
+from ._support_page import support_page
 from ._trust import TrustStore, fingerprint
 from ._values import DialectName, Handler, HookFile, HookPoint, HookProblem, Layer
 from .errors import HookBridgesError, TrustUnreadable
@@ -69,5 +70,6 @@ __all__ = [
     "parse_hooks",
     "read_hook_file",
     "sample_payload",
+    "support_page",
     "trust_path",
 ]
