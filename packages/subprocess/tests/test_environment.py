@@ -21,6 +21,7 @@ from dsh_subprocess import (
     SpawnSpec,
     child_env,
     dropped_names,
+    parent_values,
     scrubbed_parent_env,
 )
 
@@ -212,3 +213,15 @@ async def test_a_bad_entry_starts_nothing(host: ProcessHost, shell: Callable[...
 def test_the_prefix() -> None:
     """The managed prefix is this one."""
     assert "DSH_" == DSH_ENV_PREFIX
+
+
+def test_parent_values():
+    """Named variables as they are, credentials too; absent and managed ones are left out."""
+    parent = {"GITHUB_TOKEN": "t", "PATH": "/bin", "DSH_HOME": "/h", "dsh_x": "1", "EMPTY": ""}
+    wanted = ["GITHUB_TOKEN", "EMPTY", "ABSENT", "DSH_HOME", "dsh_x"]
+    assert parent_values(wanted, parent) == {"GITHUB_TOKEN": "t", "EMPTY": ""}
+
+
+def test_parent_values_of_this_process(monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "now")
+    assert parent_values(["SOME_TOKEN"]) == {"SOME_TOKEN": "now"}

@@ -11,6 +11,7 @@ from ._environment import (
     child_env,
     dropped_names,
     explain,
+    parent_values,
     scrubbed_parent_env,
 )
 from ._host import ProcessHost
@@ -81,5 +82,6 @@ __all__ = [
     "child_env",
     "dropped_names",
     "explain",
+    "parent_values",
     "scrubbed_parent_env",
 ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ._policy import PARITY, USERINFO_REMOVED, EnvPolicy
+from ._policy import DSH_ENV_PREFIX, PARITY, USERINFO_REMOVED, EnvPolicy
 from .errors import InvalidEnvironment
 
 DshEnvironmentKey: TypeAlias = str
@@ -56,6 +56,17 @@ def explain(parent: Mapping[str, str] | None = None, *, policy: EnvPolicy) -> li
 def dropped_names(parent: Mapping[str, str] | None = None, *, policy: EnvPolicy = PARITY) -> list[str]:
     """Return, sorted, the names in ``parent`` that ``policy`` lets no child inherit. ``None`` as above."""
     return [dropped.name for dropped in explain(parent, policy=policy) if dropped.rule != USERINFO_REMOVED]
+
+
+def parent_values(names: Iterable[str], parent: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return those variables of ``parent`` as they are, whatever a policy says; absent ones are left out.
+
+    What they are for is to become explicit entries of a child that somebody wants to have them. A managed name is never
+    given out. ``None`` means this process's environment, as it is now.
+    """
+    source = os.environ if parent is None else parent
+    wanted = [name for name in names if not name.upper().startswith(DSH_ENV_PREFIX)]
+    return {name: source[name] for name in wanted if name in source}
 
 
 def child_env(
