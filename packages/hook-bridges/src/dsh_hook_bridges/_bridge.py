@@ -95,15 +95,7 @@ class HookBridge(Extension):
     async def pre_tool_use(self, event: ToolUse) -> ToolDecision | None:
         """Ask whether a call may run, and with which arguments."""
         body = {**self._call(event), "tool_use_id": event.call_id}
-        merged = await self._engine.fire(
-            Firing(
-                point="PreToolUse",
-                agent=event.agent,
-                turn=event.turn,
-                body=body,
-                subjects=self._names(event.name),
-            )
-        )
+        merged = await self._engine.fire(self._about_call("PreToolUse", event, body))
         verdict, reason = merged.verdict, merged.reason
         if verdict == "deny":
             reason = reason or "blocked by PreToolUse hook"
@@ -124,15 +116,8 @@ class HookBridge(Extension):
         response = (
             self._dialect.tool_response(event, self._directory(event.agent)) if self._is_real else event.result.text
         )
-        merged = await self._engine.fire(
-            Firing(
-                point="PostToolUse",
-                agent=event.agent,
-                turn=event.turn,
-                body={**self._call(event), "tool_response": response, "tool_use_id": event.call_id},
-                subjects=self._names(event.name),
-            )
-        )
+        body = {**self._call(event), "tool_response": response, "tool_use_id": event.call_id}
+        merged = await self._engine.fire(self._about_call("PostToolUse", event, body))
         block = self._objection(merged, "PostToolUse")
         if self._is_real and self._dialect.name == "codex":
             if merged.stop is not None:
@@ -152,7 +137,7 @@ class HookBridge(Extension):
         point: HookPoint = "SubagentStop" if session.is_child and self._is_real else "Stop"
         told = self._objection(merged, f"{point}", fallback=f"continue: blocked by {point} hook")
         if self._is_real and merged.stop is not None:
-            if told is not None:
+            if told is not None or merged.stop:  # else it wants what happens anyway, and says nothing
                 await self._engine.tell(event.agent, "stopped", merged.stop or "a hook ended the turn", point)
             return None
         texts = [told] if told is not None else []
@@ -210,7 +195,15 @@ class HookBridge(Extension):
         """Tell that somebody is asked; nothing waits for that."""
         message = f"dsh needs your permission to use {self._names(event.name)[0]}"
         body = {"message": message, "notification_type": "permission_prompt"}
-        firing = Firing(point="Notification", agent=event.agent, body=body, subjects=(body["notification_type"],))
+        session = self._session(event.agent)
+        firing = Firing(
+            point="Notification",
+            agent=event.agent,
+            body=body,
+            subjects=(body["notification_type"],),
+            is_child=session.is_child,
+            kind=session.kind,
+        )
         await self._engine.fire(firing, all_detached=True)
 
     async def _start(self, firing: Firing, receiver: Agent) -> Sequence[str]:
@@ -232,11 +225,25 @@ class HookBridge(Extension):
         if not waits:
             return ()
         await asyncio.wait([task], timeout=self._start_wait_s)
-        if not task.done():
+        if task.done():
+            task.result()  # what failed in it is the extension's failure
+        else:
             waits = False
             text = f"{firing.point} hooks still run after {self._start_wait_s:g} s; the session goes on without them"
             await self._engine.tell(receiver, "failure", text, firing.point)
         return tuple(texts)
+
+    def _about_call(self, point: HookPoint, event: ToolUse | ToolUsed, body: Mapping[str, Any]) -> Firing:
+        session = self._session(event.agent)
+        return Firing(
+            point=point,
+            agent=event.agent,
+            turn=event.turn,
+            body=body,
+            subjects=self._names(event.name),
+            is_child=session.is_child,
+            kind=session.kind,
+        )
 
     def _stopping(self, event: TurnStopping, session: _Session) -> Firing:
         if not self._is_real:

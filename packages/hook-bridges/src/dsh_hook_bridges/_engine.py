@@ -86,13 +86,13 @@ class HookEngine:
             return merge(())
         recorder = firing.recorder or firing.agent
         ids = [] if firing.turn is None else [self._invoked(recorder, firing.turn, handler) for handler in waited]
-        for agent in dict.fromkeys((firing.agent, recorder)):
-            await self._refresh(agent, firing)
-        setting = self._setting(firing)
-        for handler in alone:
-            _ = self.detached.start(firing.agent.session.id, self._run_alone(handler, setting, firing))
         outcomes: list[HookOutcome] = []
         try:
+            for agent in dict.fromkeys((firing.agent, recorder)):
+                await self._refresh(agent, firing)
+            setting = self._setting(firing)
+            for handler in alone:
+                _ = self.detached.start(firing.agent.session.id, self._run_alone(handler, setting, firing))
             await self._run(waited, setting, outcomes)
         finally:
             ended = [self._or_cancelled(outcomes, handler) for handler in waited]
@@ -145,7 +145,7 @@ class HookEngine:
             cwd=self.library.directory(agent),
             model=agent.route.model,
             permission_mode=self._permission_mode,
-            turn=firing.turn if firing.recorder is None else session.state.last_turn,
+            turn=firing.turn if firing.turn is not None and firing.recorder is None else session.state.last_turn,
             parent_session_id=header.parent_session,
             agent_id=session.id if firing.is_child else None,
             agent_type=firing.kind if firing.is_child else None,

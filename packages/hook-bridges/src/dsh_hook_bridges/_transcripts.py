@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from dsh_persistence import SessionLocation, SessionPersistence
 from dsh_session import Session
@@ -17,12 +19,15 @@ class Transcripts:
     def __init__(self, persistence: Callable[[], SessionPersistence | None], mirror: TranscriptMirror | None) -> None:
         self._persistence = persistence
         self._mirror = mirror
+        self._mirroring = threading.Lock()
+        """A child's hooks refresh its parent's lines as well; each line is written once."""
 
     def path(self, session: Session) -> str | None:
         """Return what ``transcript_path`` says, None without a file. Touches no disk: the file may not exist yet."""
         location = self._location(session)
         if self._mirror is not None and not _is_plain(location):
-            return self._mirror.path(session.id)
+            with suppress(OSError):  # no file can have its name, as ``refresh`` says
+                return self._mirror.path(session.id)
         return None if location is None else location.path
 
     def log_path(self, session: Session) -> str | None:
@@ -39,12 +44,16 @@ class Transcripts:
         if persistence is not None:
             await persistence.flush(session.id)
         if self._mirror is not None and not _is_plain(self._location(session)):
-            await asyncio.to_thread(self._mirror.update, session)
+            await asyncio.to_thread(self._update, self._mirror, session)
 
     def forget(self, session_id: str) -> None:
         """The session is let go."""
         if self._mirror is not None:
             self._mirror.forget(session_id)
+
+    def _update(self, mirror: TranscriptMirror, session: Session) -> None:
+        with self._mirroring:  # not of the loop: who is cancelled leaves the thread writing
+            mirror.update(session)
 
     def _location(self, session: Session) -> SessionLocation | None:
         persistence = self._persistence()
