@@ -1,0 +1,1 @@
+"""Hooks in the full loop: where they live in tests, and small ones as people write them."""
