@@ -12,13 +12,14 @@ from dsh_bash_local import LocalBash, LocalBashConfig
 
 
 def test_what_a_request_leaves_open_comes_from_the_configuration(tmp_path: Path) -> None:
-    """Directory, deadline and output limit have defaults; the rest stays absent (BEHAVIOUR §3.1)."""
+    """Directory, deadline, output limit and grace have defaults; the rest stays absent (BEHAVIOUR §3.1)."""
     spec = LocalBash(LocalBashConfig(cwd=str(tmp_path))).resolve(BashExecRequest(command="true"))
-    assert ("true", str(tmp_path), 120_000, 64_000) == (
+    assert ("true", str(tmp_path), 120_000, 64_000, 3_000) == (
         spec.command,
         spec.workdir,
         spec.timeout_ms,
         spec.stdout_max_bytes,
+        spec.grace_ms,
     )
     assert (None, None, None, None) == (spec.stdin, spec.env, spec.dsh_env, spec.cancel)
 
@@ -32,16 +33,18 @@ def test_what_a_request_says_stays() -> None:
             workdir="/w",
             timeout_ms=5.5,
             stdout_max_bytes=7,
+            grace_ms=6.5,
             stdin="in",
             env={"A": None},
             dsh_env={"DSH_A": "a"},
             cancel=event,
         )
     )
-    assert ("/w", 5.5, 7, "in", {"A": None}, {"DSH_A": "a"}) == (
+    assert ("/w", 5.5, 7, 6.5, "in", {"A": None}, {"DSH_A": "a"}) == (
         spec.workdir,
         spec.timeout_ms,
         spec.stdout_max_bytes,
+        spec.grace_ms,
         spec.stdin,
         spec.env,
         spec.dsh_env,
@@ -87,6 +90,16 @@ def test_an_output_limit_is_positive(stdout_max_bytes: Any) -> None:
     """A limit is a positive number of bytes (BEHAVIOUR §3.1)."""
     with pytest.raises(InvalidBashRequest, match=r"request\.stdout_max_bytes"):
         LocalBash().resolve(BashExecRequest(command="true", stdout_max_bytes=stdout_max_bytes))
+
+
+@pytest.mark.parametrize("grace_ms", [0, -5, math.inf, math.nan, True, "5", 2_147_483_648])
+def test_a_grace_is_one_that_a_tree_can_have(grace_ms: Any) -> None:
+    """The configuration's bounds are a request's, and nothing is cut to fit; its maximum does."""
+    with pytest.raises(InvalidBashRequest, match=r"request\.grace_ms") as caught:
+        LocalBash().resolve(BashExecRequest(command="true", grace_ms=grace_ms))
+    assert "grace_ms" == caught.value.field
+    longest = BashExecRequest(command="true", grace_ms=2_147_483_647)
+    assert 2_147_483_647 == LocalBash().resolve(longest).grace_ms
 
 
 def test_a_spec_is_a_snapshot() -> None:

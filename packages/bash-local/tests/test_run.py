@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,46 @@ async def test_a_leftover_that_holds_a_pipe_delays_by_the_grace(bash: LocalBash)
     result = await asyncio.wait_for(run(bash, "sleep 600 & echo hi"), 20)
     assert (0, None, False, False) == outcome(result)
     assert ("hi\n", True) == (result.stdout.text, result.pipes_held)
+
+
+@pytest.fixture
+async def patient(parent_env: dict[str, str]) -> AsyncIterator[LocalBash]:
+    """An executor whose own grace is longer than anybody here waits."""
+    async with LocalBash(LocalBashConfig(grace_ms=60_000), parent_env=parent_env) as bash:
+        yield bash
+
+
+async def test_a_request_has_a_grace_for_pipes_of_its_own(patient: LocalBash, bash: LocalBash) -> None:
+    """What was left behind delays the result by that one, be it shorter or longer than the executor's."""
+    short = await asyncio.wait_for(run(patient, "sleep 600 & echo hi", grace_ms=200), 30)
+    long = await run(bash, "(sleep 1; echo late) & echo hi", grace_ms=60_000)
+    assert ("hi\n", True) == (short.stdout.text, short.pipes_held)
+    assert ("hi\nlate\n", False) == (long.stdout.text, long.pipes_held)
+    assert short.leftover is not None
+    short.leftover.kill()
+    await asyncio.wait_for(short.leftover.wait_gone(), 30)
+
+
+async def test_a_request_has_a_grace_for_the_deaf_of_its_own(patient: LocalBash, tmp_path: Path, until: Any) -> None:
+    """Whoever ends it: its caller's event, its waiter who goes, or a kill in the background."""
+    deaf, cancel = tmp_path / "deaf", asyncio.Event()
+    script = f"trap '' TERM; touch {deaf}; while :; do sleep 0.05; done"
+    running = asyncio.create_task(run(patient, script, cancel=cancel, grace_ms=200))
+    await until(deaf.exists)
+    cancel.set()
+    assert (None, "SIGKILL", False, True) == outcome(await asyncio.wait_for(running, 30))
+    deaf.unlink()
+    waiter = asyncio.create_task(run(patient, script, grace_ms=200))
+    await until(deaf.exists)
+    waiter.cancel()
+    await asyncio.wait_for(asyncio.wait([waiter]), 30)
+    assert waiter.cancelled()
+    deaf.unlink()
+    process = patient.start(patient.resolve(BashExecRequest(command=script, grace_ms=200)))
+    await until(deaf.exists)
+    process.kill()
+    await asyncio.wait_for(process.wait(), 30)
+    assert ("killed", "SIGKILL") == (process.status, process.signal)
 
 
 async def test_what_a_command_left_running_can_be_ended(

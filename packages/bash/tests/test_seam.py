@@ -32,6 +32,7 @@ class Echo:
             workdir=request.workdir or "/",
             timeout_ms=request.timeout_ms or 1,
             stdout_max_bytes=request.stdout_max_bytes or 1,
+            grace_ms=request.grace_ms or 1,
             stdin=request.stdin,
             env=request.env,
             dsh_env=request.dsh_env,

@@ -15,6 +15,7 @@ def spec(**fields: Any) -> BashExecSpec:
         "workdir": "/",
         "timeout_ms": 1.0,
         "stdout_max_bytes": 1,
+        "grace_ms": 1.0,
         "stdin": None,
         "env": None,
         "dsh_env": None,

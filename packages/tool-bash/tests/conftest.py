@@ -92,6 +92,7 @@ class RecordingBash:
             workdir=request.workdir or "/executor",
             timeout_ms=request.timeout_ms or 1000,
             stdout_max_bytes=request.stdout_max_bytes or 1000,
+            grace_ms=request.grace_ms or 1000,
             stdin=request.stdin,
             env=request.env,
             dsh_env=request.dsh_env,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .errors import InvalidConfig
 
-_MAX_GRACE_MS = 2_147_483_647
+MAX_GRACE_MS = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class LocalBashConfig:
         for name in ("timeout_ms", "max_timeout_ms", "grace_ms"):
             if not is_positive(getattr(self, name)):
                 raise InvalidConfig(name, f"must be a positive finite number, got {getattr(self, name)!r}")
-        if self.grace_ms > _MAX_GRACE_MS:
-            raise InvalidConfig("grace_ms", f"must be at most {_MAX_GRACE_MS}, got {self.grace_ms!r}")
+        if self.grace_ms > MAX_GRACE_MS:
+            raise InvalidConfig("grace_ms", f"must be at most {MAX_GRACE_MS}, got {self.grace_ms!r}")
         for name in ("max_output_bytes", "max_spill_bytes"):
             if not is_size(getattr(self, name)):
                 raise InvalidConfig(name, f"must be a positive whole number, got {getattr(self, name)!r}")

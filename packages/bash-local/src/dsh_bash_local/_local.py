@@ -38,7 +38,7 @@ from dsh_subprocess import (
     WorkingDirectoryMissing,
 )
 
-from ._config import LocalBashConfig, is_positive, is_size
+from ._config import MAX_GRACE_MS, LocalBashConfig, is_positive, is_size
 from ._merge import explicit_env
 from ._process import LocalBashProcess
 from .errors import InvalidConfig
@@ -83,12 +83,18 @@ class LocalBash:
             raise InvalidBashRequest(
                 "stdout_max_bytes", "bash-local: request.stdout_max_bytes must be a positive number"
             )
+        grace_ms = config.grace_ms if request.grace_ms is None else request.grace_ms
+        if not (is_positive(grace_ms) and grace_ms <= MAX_GRACE_MS):
+            raise InvalidBashRequest(
+                "grace_ms", f"bash-local: request.grace_ms must be a positive number of at most {MAX_GRACE_MS}"
+            )
         workdir = config.cwd if request.workdir is None else request.workdir
         return BashExecSpec(
             command=request.command,
             workdir=_own_directory() if workdir is None else workdir,
             timeout_ms=min(timeout_ms, config.max_timeout_ms),
             stdout_max_bytes=stdout_max_bytes,
+            grace_ms=grace_ms,
             stdin=request.stdin,
             env=None if request.env is None else MappingProxyType(dict(request.env)),
             dsh_env=None if request.dsh_env is None else MappingProxyType(dict(request.dsh_env)),
@@ -157,7 +163,7 @@ class LocalBash:
                     stdin=Ignore() if spec.stdin is None else StdinData(data=_utf8(spec.stdin)),
                     stdout=Collect(max_bytes=stdout_max_bytes, spill_max_bytes=config.max_spill_bytes),
                     stderr=Collect(max_bytes=config.max_output_bytes, spill_max_bytes=config.max_spill_bytes),
-                    grace_ms=config.grace_ms,
+                    grace_ms=spec.grace_ms,
                 )
             )
         except InvalidSpec as error:

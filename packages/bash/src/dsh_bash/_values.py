@@ -25,6 +25,11 @@ class BashExecRequest:
     """Milliseconds; positive and finite. The executor's maximum caps it."""
     stdout_max_bytes: int | None = None
     """How much of a foreground command's standard output to keep; positive."""
+    grace_ms: float | None = None
+    """Milliseconds between SIGTERM and SIGKILL, and how long an output pipe that outlives the shell is still read.
+
+    Positive and finite. None: the executor's.
+    """
     stdin: str | None = field(default=None, repr=False)
     """Written once, then closed; None is the null device. Kept out of ``repr``."""
     env: Mapping[str, str | None] | None = field(default=None, repr=False)
@@ -44,6 +49,8 @@ class BashExecSpec:
     timeout_ms: float
     """Milliseconds; the effective deadline of a foreground command."""
     stdout_max_bytes: int
+    grace_ms: float
+    """Milliseconds, as in the request; also of a command in the background."""
     stdin: str | None = field(repr=False)
     env: Mapping[str, str | None] | None = field(repr=False)
     dsh_env: DshEnvironment | None = field(repr=False)

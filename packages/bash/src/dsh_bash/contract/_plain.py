@@ -46,9 +46,9 @@ class PlainBash:
     )
     command_type: type[PlainCommand] = PlainCommand
     stream_type: type[PlainStream] = PlainStream
-    grace_s = 0.4
     timeout_ms: float = 120_000
     max_timeout_ms: float = 600_000
+    grace_ms: float = 400
     max_output_bytes = 16_000
 
     def __init__(self) -> None:
@@ -58,8 +58,10 @@ class PlainBash:
     def resolve(self, request: BashExecRequest) -> BashExecSpec:
         """Decide what a request leaves open."""
         timeout_ms = self.timeout_ms if request.timeout_ms is None else request.timeout_ms
-        if not (math.isfinite(timeout_ms) and timeout_ms > 0):
-            raise InvalidBashRequest("timeout_ms", f"timeout_ms must be positive and finite, not {timeout_ms}")
+        grace_ms = self.grace_ms if request.grace_ms is None else request.grace_ms
+        for name, value in (("timeout_ms", timeout_ms), ("grace_ms", grace_ms)):
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidBashRequest(name, f"{name} must be positive and finite, not {value}")
         limit = self.max_output_bytes if request.stdout_max_bytes is None else request.stdout_max_bytes
         if limit <= 0:
             raise InvalidBashRequest("stdout_max_bytes", f"stdout_max_bytes must be positive, not {limit}")
@@ -68,6 +70,7 @@ class PlainBash:
             workdir=str(Path.cwd()) if request.workdir is None else request.workdir,
             timeout_ms=min(timeout_ms, self.max_timeout_ms),
             stdout_max_bytes=limit,
+            grace_ms=grace_ms,
             stdin=request.stdin,
             env=None if request.env is None else MappingProxyType(dict(request.env)),
             dsh_env=None if request.dsh_env is None else MappingProxyType(dict(request.dsh_env)),

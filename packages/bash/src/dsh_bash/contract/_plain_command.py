@@ -152,7 +152,7 @@ class PlainCommand:
         if self.done or self.cause is not None:
             return False
         self.cause = cause
-        self.kill_at = asyncio.get_running_loop().time() + self.bash.grace_s
+        self.kill_at = asyncio.get_running_loop().time() + self.spec.grace_ms / 1000
         self.send(SIGTERM)
         return True
 
@@ -179,7 +179,7 @@ class PlainCommand:
             return False
         if self.cause is not None:
             return self.gone()
-        self.drained_at = min(self.drained_at, now + self.bash.grace_s)
+        self.drained_at = min(self.drained_at, now + self.spec.grace_ms / 1000)
         return (self.stdout.pipe is None and self.stderr.pipe is None) or now >= self.drained_at
 
     def look_for_causes(self, now: float) -> None:

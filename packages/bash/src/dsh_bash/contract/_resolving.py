@@ -16,7 +16,7 @@ from ..errors import InvalidBashRequest
 from ._trial import Trial, on_trial
 
 _INVALID: tuple[tuple[str, Any], ...] = (
-    *(("timeout_ms", value) for value in (0, -1, math.nan, math.inf, -math.inf)),
+    *((name, value) for name in ("timeout_ms", "grace_ms") for value in (0, -1, math.nan, math.inf, -math.inf)),
     *(("stdout_max_bytes", value) for value in (0, -1)),
 )
 
@@ -33,6 +33,7 @@ class ResolvingPromises:
             "workdir": "/w",
             "timeout_ms": 5.5,
             "stdout_max_bytes": 7,
+            "grace_ms": 6.5,
             "stdin": "in",
             "env": {"A": None, "B": "b"},
             "dsh_env": {"DSH_A": "a"},
@@ -43,11 +44,11 @@ class ResolvingPromises:
 
     @on_trial
     async def test_b02_what_is_left_open_is_decided(self, trial: Trial) -> None:
-        """B2: a directory, a deadline and a limit are decided, no more; a result says which deadline was in force."""
+        """B2: directory, deadline, limit and grace are decided, no more; a result says which deadline was in force."""
         spec = trial.bash.resolve(BashExecRequest(command="true"))
         assert spec.workdir
-        assert math.isfinite(spec.timeout_ms)
-        assert min(spec.timeout_ms, spec.stdout_max_bytes) > 0
+        assert all(math.isfinite(value) for value in (spec.timeout_ms, spec.grace_ms))
+        assert min(spec.timeout_ms, spec.stdout_max_bytes, spec.grace_ms) > 0
         assert (spec.stdin, spec.env, spec.dsh_env, spec.cancel) == (None, None, None, None)
         assert spec == trial.bash.resolve(BashExecRequest(command="true"))
         assert (await trial.run("true", timeout_ms=7_654)).timeout_ms == 7_654
@@ -66,7 +67,7 @@ class ResolvingPromises:
 
     @on_trial
     async def test_b04_what_is_out_of_range(self, trial: Trial) -> None:
-        """B4: a deadline is positive and finite, a limit positive; else ``InvalidBashRequest`` names the field."""
+        """B4: deadline, grace and limit are positive, times finite; else ``InvalidBashRequest`` names the field."""
         for field, value in _INVALID:
             fields: dict[str, Any] = {field: value}
             with pytest.raises(InvalidBashRequest) as caught:

@@ -11,9 +11,13 @@ import pytest
 
 from .._values import BashRunResult
 from ..errors import BashMissing, BashStartCancelled, WorkdirMissing
-from ._trial import DEADLINE_MS, Trial, ending, on_trial
+from ._trial import DEADLINE_MS, PATIENCE_S, Trial, ending, on_trial
 
+_A_LONG_GRACE_MS = PATIENCE_S * 500
+"""Longer than any executor on trial should have of its own."""
 _IGNORES_TERM = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
+_OBEYS_LATE = """trap "trap '' TERM; sleep 1; exit 0" TERM; touch ready; echo ready; while :; do sleep 0.02; done"""
+"""Ends by itself when it was asked to, a second later."""
 _LINGERS = "trap 'touch told-$NAME' TERM; touch ready-$NAME; while :; do sleep 0.02; done"
 """Tells when it was asked to end, and goes on."""
 
@@ -145,6 +149,30 @@ class RunningPromises:
         await left.wait_gone()
         if trial.capabilities.shows_processes:
             assert await trial.living(marker) == 0
+
+    @on_trial
+    async def test_b57_a_grace_for_pipes(self, trial: Trial) -> None:
+        """B57: a held pipe is read for the grace that was asked for, be it shorter or longer than the executor's."""
+        trial.need("leaves_children")
+        assert await trial.text(f"sleep {trial.marker()} & echo hi", grace_ms=100) == "hi\n"
+        assert await trial.text("(sleep 1; echo late) & echo hi", grace_ms=_A_LONG_GRACE_MS) == "hi\nlate\n"
+
+    @on_trial
+    async def test_b58_a_grace_for_the_deaf(self, trial: Trial) -> None:
+        """B58: SIGKILL comes after the grace that was asked for and not before, in both ways to start."""
+        deaf = await trial.run(_IGNORES_TERM, timeout_ms=DEADLINE_MS, grace_ms=100)
+        assert deaf.exit_code is None
+        cancel = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(trial.run(_OBEYS_LATE, grace_ms=_A_LONG_GRACE_MS, cancel=cancel))
+            await trial.appears("ready")
+            cancel.set()
+        assert ending(running.result()) == (0, None, False, True)
+        process = trial.start(_OBEYS_LATE, grace_ms=_A_LONG_GRACE_MS)
+        assert await trial.first_output(process) == "ready\n"
+        assert process.kill()
+        await process.wait()
+        assert process.exit_code == 0
 
     @on_trial
     async def test_b19_a_missing_directory(self, trial: Trial) -> None:

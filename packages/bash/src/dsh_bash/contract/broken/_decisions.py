@@ -37,6 +37,14 @@ class TakesNanForNothing(PlainBash):
         return super().resolve(replace(request, timeout_ms=None) if unsaid else request)
 
 
+class TakesAnyGrace(PlainBash):
+    """Leaves a grace as it comes."""
+
+    def resolve(self, request: BashExecRequest) -> BashExecSpec:
+        spec = super().resolve(replace(request, grace_ms=None))
+        return spec if request.grace_ms is None else replace(spec, grace_ms=request.grace_ms)
+
+
 class CompletesDirectories(PlainBash):
     """Makes a directory absolute while resolving."""
 
@@ -103,6 +111,7 @@ BROKEN: Mapping[type[PlainBash], str] = {
     RoundsDeadlines: "B1",
     HasNoMaximum: "B3",
     TakesNanForNothing: "B4",
+    TakesAnyGrace: "B4",
     CompletesDirectories: "B5",
     KeepsTheCallersMaps: "B6",
     TakesDirectoriesForBash: "B19",

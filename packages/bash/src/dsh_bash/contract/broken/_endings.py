@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import os
 import signal
 from collections.abc import Mapping
@@ -91,7 +93,7 @@ class BelievesTheLastCause(PlainBash):
     """Names the last reason to end a command."""
 
     command_type = _LastCause
-    grace_s = 2.0  # long enough for a second reason, also on a busy machine
+    grace_ms = 2_000  # long enough for a second reason, also on a busy machine
 
 
 class LeavesAtOnce(PlainBash):
@@ -139,6 +141,35 @@ class DeniesLeftovers(PlainBash):
         return replace(super().result(spec, command), leftover=None)
 
 
+class _ReadsForItsOwnGrace(PlainCommand):
+    def over(self) -> bool:
+        is_over = super().over()
+        if math.isfinite(self.drained_at):
+            own_s = self.bash.grace_ms / 1000
+            self.drained_at = min(self.drained_at, asyncio.get_running_loop().time() + own_s)
+        return is_over
+
+
+class ReadsForItsOwnGrace(PlainBash):
+    """Gives up a held pipe when it would have without being asked."""
+
+    command_type = _ReadsForItsOwnGrace
+
+
+class _KillsAfterItsOwnGrace(PlainCommand):
+    def end(self, cause: str) -> bool:
+        has_begun = super().end(cause)
+        if has_begun:
+            self.kill_at = asyncio.get_running_loop().time() + self.bash.grace_ms / 1000
+        return has_begun
+
+
+class KillsAfterItsOwnGrace(PlainBash):
+    """Kills a command when it would have without being asked."""
+
+    command_type = _KillsAfterItsOwnGrace
+
+
 BROKEN: Mapping[type[PlainBash], str] = {
     ReportsItsOwnDeadline: "B2",
     ShortensExitCodes: "B8",
@@ -153,4 +184,6 @@ BROKEN: Mapping[type[PlainBash], str] = {
     ClaimsToContainSessions: "B17",
     DeniesHeldPipes: "B18",
     DeniesLeftovers: "B56",
+    ReadsForItsOwnGrace: "B57",
+    KillsAfterItsOwnGrace: "B58",
 }
