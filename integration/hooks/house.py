@@ -22,7 +22,9 @@ LIMIT_S = 60
 
 _RECORDER = """\
 import fcntl, json, os, sys
-line = json.dumps({"payload": json.loads(sys.stdin.read()), "env": dict(os.environ), "cwd": os.getcwd()})
+payload = json.loads(sys.stdin.read())
+known = {"env": dict(os.environ), "has_transcript": os.path.exists(payload["transcript_path"] or "")}
+line = json.dumps({"payload": payload, **known})
 with open(sys.argv[1], "a") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     file.write(line + "\\n")
