@@ -215,13 +215,20 @@ def test_the_prefix() -> None:
     assert "DSH_" == DSH_ENV_PREFIX
 
 
-def test_parent_values():
-    """Named variables as they are, credentials too; absent and managed ones are left out."""
-    parent = {"GITHUB_TOKEN": "t", "PATH": "/bin", "DSH_HOME": "/h", "dsh_x": "1", "EMPTY": ""}
-    wanted = ["GITHUB_TOKEN", "EMPTY", "ABSENT", "DSH_HOME", "dsh_x"]
-    assert parent_values(wanted, parent) == {"GITHUB_TOKEN": "t", "EMPTY": ""}
+def test_values_by_name_are_those_of_the_parent() -> None:
+    """As they are, whatever any policy does to them; what is absent is left out, and nothing else comes along."""
+    parent = {"GITHUB_TOKEN": "t", "https_proxy": "http://me:pw@proxy", "LD_PRELOAD": "/x", "EMPTY": "", "PATH": "/bin"}
+    wanted = ["GITHUB_TOKEN", "https_proxy", "LD_PRELOAD", "EMPTY", "ABSENT", "path"]
+    assert {name: parent[name] for name in wanted[:4]} == parent_values(iter(wanted), parent)
 
 
-def test_parent_values_of_this_process(monkeypatch):
+@pytest.mark.parametrize("name", ["DSH_HOME", "dsh_home", "Dsh_Home", "DSH_"])
+def test_no_managed_value_is_given_by_name(name: str) -> None:
+    """A child has only those of its own session."""
+    assert {"A": "a"} == parent_values([name, "A"], {name: "stale", "A": "a"})
+
+
+def test_without_a_parent_values_are_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are at the call; an empty parent is one."""
     monkeypatch.setenv("SOME_TOKEN", "now")
-    assert parent_values(["SOME_TOKEN"]) == {"SOME_TOKEN": "now"}
+    assert ({"SOME_TOKEN": "now"}, {}) == (parent_values(["SOME_TOKEN"]), parent_values(["SOME_TOKEN"], {}))
