@@ -9,7 +9,7 @@ from ._codex import Codex
 from ._config import HookBridgesConfig
 from ._decode import decode
 from ._dialect import Dialect, Scene
-from ._layers import FoundFile, HookSet, find_project, load_hooks, read_hook_file
+from ._layers import FileState, FoundFile, HookSet, find_project, load_hooks, read_hook_file
 from ._library import HookLibrary, cache_path, trust_path
 from ._matcher import matches
 from ._merge import Merged, merge
@@ -19,16 +19,17 @@ from ._outcome import Answer, HookOutcome, OutcomeKind
 from ._parse import parse_hooks
 from ._plugin import HOOKS, dialect_of, hook_bridges
 from ._runner import HookRunner, Setting
-from ._sample import sample_payload
+from ._sample import SAMPLE_SESSION, is_reachable, sample_payload
 from ._support import FEATURES, Feature, Support
 from ._support_page import support_page
-from ._trust import TrustStore, fingerprint
+from ._trust import TrustState, TrustStore, fingerprint, scripts_of
 from ._values import DialectName, Handler, HookFile, HookPoint, HookProblem, Layer
 from .errors import HookBridgesError, TrustUnreadable
 
 __all__ = [
     "FEATURES",
     "HOOKS",
+    "SAMPLE_SESSION",
     "STOP_CAP",
     "Answer",
     "Claude",
@@ -37,6 +38,7 @@ __all__ = [
     "Dialect",
     "DialectName",
     "Feature",
+    "FileState",
     "FoundFile",
     "Handler",
     "HookBridgesConfig",
@@ -56,6 +58,7 @@ __all__ = [
     "Setting",
     "Support",
     "TranscriptMirror",
+    "TrustState",
     "TrustStore",
     "TrustUnreadable",
     "cache_path",
@@ -64,12 +67,14 @@ __all__ = [
     "find_project",
     "fingerprint",
     "hook_bridges",
+    "is_reachable",
     "load_hooks",
     "matches",
     "merge",
     "parse_hooks",
     "read_hook_file",
     "sample_payload",
+    "scripts_of",
     "support_page",
     "trust_path",
 ]

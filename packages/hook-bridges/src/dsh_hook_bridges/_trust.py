@@ -6,19 +6,24 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from ._regular import read_regular
 from ._values import Handler, HookFile
 from .errors import TrustUnreadable
 
 TrustState: TypeAlias = Literal["trusted", "changed", "untrusted"]
 
 _VERSION = 1
-_PROJECT_DIR = ("${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR")
+_PROJECT = re.compile(
+    r"\$\{CLAUDE_PROJECT_DIR\}|\$CLAUDE_PROJECT_DIR|\$\(git rev-parse --show-toplevel\)|\$\{PWD\}|\$PWD|\$\(pwd\)"
+)
+"""How commands say where their project is."""
 
 
 class TrustStore:
@@ -26,6 +31,10 @@ class TrustStore:
 
     def __init__(self, path: str) -> None:
         self.path = path
+
+    def projects(self) -> Mapping[str, str]:
+        """Return every project that was trusted, by its real path, and its digest then. Raises ``TrustUnreadable``."""
+        return self._load()
 
     def state_of(self, project: str, print_: str) -> TrustState:
         """Return whether a project is trusted as it is now. Raises ``TrustUnreadable``."""
@@ -48,16 +57,11 @@ class TrustStore:
 
     def _load(self) -> Mapping[str, str]:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            value = json.loads(read_regular(self.path, follows=False).decode())
         except FileNotFoundError:
             return {}
-        except OSError as error:
-            raise TrustUnreadable(self.path, str(error.strerror)) from error
-        with open(fd, encoding="utf-8") as file:
-            try:
-                value = json.load(file)
-            except (ValueError, RecursionError) as error:
-                raise TrustUnreadable(self.path, str(error)) from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise TrustUnreadable(self.path, getattr(error, "strerror", None) or str(error)) from error
         if not isinstance(value, dict) or cast("dict[str, Any]", value).get("version") != _VERSION:
             raise TrustUnreadable(self.path, f"it is not of version {_VERSION}")
         projects = cast("dict[str, Any]", value).get("projects")
@@ -98,9 +102,36 @@ def fingerprint(project: str, files: Sequence[HookFile]) -> str:
             "hooks": [_canonical(handler) for handler in file.handlers],
         }
         digest.update(json.dumps(said, sort_keys=True).encode() + b"\n")
-    for script in sorted({path for file in files for handler in file.handlers for path in _scripts(handler, project)}):
+    for script in sorted(
+        {path for file in files for handler in file.handlers for path in scripts_of(handler, project)}
+    ):
         digest.update(json.dumps([os.path.relpath(script, project), _digest_of(script)]).encode() + b"\n")
     return digest.hexdigest()
+
+
+def scripts_of(handler: Handler, project: str) -> Iterator[str]:
+    """Yield the files of a project that a command names; what these start in turn is not followed."""
+    base = os.path.realpath(project)
+    for word in _words(handler.command):
+        path = os.path.realpath(os.path.join(base, word))
+        if path.startswith(base + os.sep) and os.path.isfile(path):  # noqa: PTH113  # a word that is no name is no file
+            yield os.path.join(project, os.path.relpath(path, base))
+
+
+def _words(command: str) -> Iterator[str]:
+    """Yield what may be a path in a command, seen from the project: its words, and what follows the ``=`` of one."""
+    command = _PROJECT.sub(".", command)
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:  # a quote that is never closed
+        words = command.split()
+    for word in words:
+        yield word
+        if "=" in word:
+            yield word.partition("=")[2]
 
 
 def _canonical(handler: Handler) -> Mapping[str, Any]:
@@ -113,22 +144,6 @@ def _canonical(handler: Handler) -> Mapping[str, Any]:
         "async": handler.is_detached,
         "passEnv": handler.pass_env,
     }
-
-
-def _scripts(handler: Handler, project: str) -> Iterator[str]:
-    """Yield the files below the project that a command names."""
-    command = handler.command
-    for name in _PROJECT_DIR:
-        command = command.replace(name, project)
-    try:
-        words = shlex.split(command, comments=False)
-    except ValueError:
-        words = command.split()
-    base = os.path.realpath(project)
-    for word in words:
-        path = os.path.realpath(os.path.join(base, word))
-        if path.startswith(base + os.sep) and Path(path).is_file():
-            yield os.path.join(project, os.path.relpath(path, base))
 
 
 def _digest_of(path: str) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from ._support import Feature
 
 DialectName: TypeAlias = Literal["claude-code", "codex"]
 """Whose hooks: what a configuration, a payload and an answer look like."""
@@ -77,3 +80,5 @@ class HookFile:
     problems: tuple[HookProblem, ...] = ()
     disables_all: bool | None = None
     """What it says about running no hooks at all; None where it says nothing."""
+    features: tuple[Feature, ...] = ()
+    """The rows of the table of features that its events and handlers fall under, each once."""
