@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, cast
 
 from ._kinds import is_object
@@ -17,12 +19,24 @@ _BLOCKABLE: Final = frozenset(("UserPromptSubmit", "PreToolUse", "PostToolUse", 
 _CONTEXT: Final = frozenset(
     ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStart", "SubagentStop")
 )
-_STRICT_FIELDS: Final = frozenset(
-    ("continue", "stopReason", "systemMessage", "suppressOutput", "decision", "reason", "hookSpecificOutput")
-)
-_STRICT_SPECIFIC: Final = frozenset(
-    ("hookEventName", "permissionDecision", "permissionDecisionReason", "additionalContext", "updatedInput")
-)
+_UNIVERSAL: Final = frozenset(("continue", "stopReason", "systemMessage", "suppressOutput"))
+_DECISION: Final = frozenset(("decision", "reason"))
+_FIELDS: Final = _UNIVERSAL | _DECISION | {"hookSpecificOutput"}
+_ADDS: Final = frozenset(("hookEventName", "additionalContext"))
+_JUDGES: Final = frozenset(("permissionDecision", "permissionDecisionReason", "updatedInput"))
+_CODEX_SPECIFIC: Final[Mapping[HookPoint, frozenset[str]]] = {
+    "SessionStart": _ADDS,
+    "UserPromptSubmit": _ADDS,
+    "PreToolUse": _ADDS | _JUDGES,
+    "PostToolUse": _ADDS,
+    "SubagentStart": _ADDS,
+}
+"""What Codex takes inside hookSpecificOutput; at other points there is none."""
+_CODEX_REFUSES: Final[Mapping[HookPoint, frozenset[str]]] = {
+    "PreToolUse": frozenset(("stopReason", "suppressOutput")),
+    "PostToolUse": frozenset(("suppressOutput",)),
+}
+"""Fields that Codex knows, and does not take there."""
 _TYPES: Final[Mapping[str, type]] = {
     "continue": bool,
     "stopReason": str,
@@ -38,10 +52,16 @@ _TYPES: Final[Mapping[str, type]] = {
     "updatedInput": dict,
 }
 _KINDS: Final = {bool: "a boolean", str: "text", dict: "an object"}
-_NON_BLOCKING: Final = "exit {code} = non-blocking; use 2 to block"
 
 
-_DECODER = json.JSONDecoder()
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+_OBJECT: Final = re.compile(r'\{\s*"')
+_MAX_OBJECTS: Final = 1000
+"""How many objects are looked at between lines of text; nothing but a dump has more, and looking is not free."""
 
 
 class _Failed(Exception):
@@ -62,8 +82,9 @@ def decode(dialect: DialectName, point: HookPoint, *, code: int, stdout: str, st
 
 def _decode_claude(point: HookPoint, code: int, stdout: str, stderr: str) -> Answer:
     text = stdout.strip()
+    is_json = text.startswith("{") and text.endswith("}") and not _is_log(text)
     try:
-        output = _object_of(text) if text.startswith("{") and text.endswith("}") else None
+        output = _object_of(text) if is_json else None
         answer = Answer() if output is None else _answer("claude-code", point, output)
     except _Failed:
         if code != _BLOCK_CODE:
@@ -74,7 +95,7 @@ def _decode_claude(point: HookPoint, code: int, stdout: str, stderr: str) -> Ans
     if output is not None:
         return answer
     if code != 0:
-        raise _Failed(_exit_text(code, stderr))
+        raise _Failed(_exit_text(point, code, stderr))
     _refuse_hidden_json(point, text)
     return Answer(context=text) if point in ("SessionStart", "UserPromptSubmit") else Answer()
 
@@ -86,9 +107,10 @@ def _decode_codex(point: HookPoint, code: int, stdout: str, stderr: str) -> Answ
             raise _Failed("it exited with 2 and gave no reason on stderr, so it does not block")
         return Answer(kind="deny", word="block", reason=stderr.strip())
     if code != 0:
-        raise _Failed(_exit_text(code, stderr))
+        raise _Failed(_exit_text(point, code, stderr))
     if text.startswith(("{", "[")):
-        return _check_codex(point, _answer("codex", point, _object_of(text)))
+        output = _object_of(text)
+        return _check_codex(point, output, _answer("codex", point, output))
     _refuse_hidden_json(point, text)
     if text and point in ("Stop", "SubagentStop"):
         raise _Failed("it printed plain text where only JSON is an answer")
@@ -97,7 +119,7 @@ def _decode_codex(point: HookPoint, code: int, stdout: str, stderr: str) -> Answ
 
 def _object_of(text: str) -> Mapping[str, Any]:
     try:
-        output = json.loads(text)
+        output = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise _Failed(f"it printed what begins like JSON and is none: {error}") from None
     if not is_object(output):
@@ -107,9 +129,10 @@ def _object_of(text: str) -> Mapping[str, Any]:
 
 def _answer(dialect: DialectName, point: HookPoint, output: Mapping[str, Any]) -> Answer:
     """Return what the fields of an object say; one of a wrong type makes all of it a failure."""
-    specific = _checked(output).get("hookSpecificOutput", {})
-    specific = _checked(specific)
-    ignored = tuple(_ignored(dialect, output, specific))
+    if dialect == "codex":
+        _refuse_unknown(point, output)
+    output = _checked(output)
+    specific = _checked(output.get("hookSpecificOutput", {}))
     if specific and specific.get("hookEventName") != point:
         raise _Failed(f"its hookSpecificOutput is for {specific.get('hookEventName')!r}, and this is {point}")
     kind, word, reason = _verdict(point, output, specific)
@@ -123,7 +146,7 @@ def _answer(dialect: DialectName, point: HookPoint, output: Mapping[str, Any]) -
         context=specific.get("additionalContext", "") if point in _CONTEXT else "",
         message=output.get("systemMessage", ""),
         updated_input=specific.get("updatedInput") if point == "PreToolUse" else None,
-        ignored=ignored,
+        ignored=tuple(_ignored(dialect, output, specific)),
     )
 
 
@@ -155,10 +178,22 @@ def _checked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return present
 
 
+def _refuse_unknown(point: HookPoint, output: Mapping[str, Any]) -> None:
+    """Refuse what Codex does not take at a point, be it null."""
+    known = _FIELDS if point in _BLOCKABLE else _FIELDS - _DECISION
+    for name in sorted({*output} - (known - _CODEX_REFUSES.get(point, frozenset()))):
+        raise _Failed(f"its output has the field {name}, which Codex does not take at {point}")
+    specific = output.get("hookSpecificOutput")
+    if specific is None:
+        return
+    taken = _CODEX_SPECIFIC.get(point)
+    if taken is None:
+        raise _Failed(f"its output has a hookSpecificOutput, which Codex does not take at {point}")
+    for name in sorted({*specific} - taken) if is_object(specific) else ():
+        raise _Failed(f"its hookSpecificOutput has the field {name}, which Codex does not take at {point}")
+
+
 def _ignored(dialect: DialectName, output: Mapping[str, Any], specific: Mapping[str, Any]) -> Iterator[str]:
-    if dialect == "codex":
-        for name in sorted({*output} - _STRICT_FIELDS | {*specific} - _STRICT_SPECIFIC):
-            raise _Failed(f"its output has the field {name}, which Codex does not know")
     for name in [*output, *(f"hookSpecificOutput.{name}" for name in specific)]:
         feature = features(dialect, "output field").get(name)
         if feature is not None and feature.note == WARNED:
@@ -183,10 +218,14 @@ def _blocked(point: HookPoint, answer: Answer, stderr: str) -> Answer:
     )
 
 
-def _check_codex(point: HookPoint, answer: Answer) -> Answer:
-    """Refuse what Codex does not take from its hooks."""
+def _check_codex(point: HookPoint, output: Mapping[str, Any], answer: Answer) -> Answer:
+    """Refuse decisions that Codex does not take from its hooks."""
+    if output.get("decision") not in (None, "block"):
+        raise _Failed(f"it decided {output['decision']!r}, which Codex does not take")
     if point == "PreToolUse":
-        if answer.stops or answer.word in ("approve", "ask"):
+        if answer.word == "pass" and output.get("reason") is not None:
+            raise _Failed("it gave a reason without a decision")
+        if answer.stops or answer.word == "ask":
             raise _Failed(f"it decided {answer.word!r}, which Codex does not take before a call")
         if answer.word == "allow" and answer.updated_input is None:
             raise _Failed("it decided 'allow' without an updatedInput, which Codex does not take")
@@ -197,29 +236,47 @@ def _check_codex(point: HookPoint, answer: Answer) -> Answer:
     return answer
 
 
+def _is_log(text: str) -> bool:
+    """Tell whether it is lines of JSON, none of them an answer, which Claude Code takes for plain text."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return False
+    try:
+        values = [_DECODER.decode(line) for line in lines]
+    except (ValueError, RecursionError):
+        return False
+    return not any(_is_answer(value) for value in values)
+
+
+def _is_answer(value: object) -> bool:
+    return is_object(value) and not _FIELDS.isdisjoint(value)
+
+
 def _refuse_hidden_json(point: HookPoint, text: str) -> None:
-    """Refuse an answer that something else was printed around: a decision must not get lost for a greeting."""
-    for position in _starts(text):
+    """Refuse an answer that something else was printed around: a decision must not get lost for a greeting.
+
+    An object that stands inside a sentence is none: it begins a line, or it is the last that was printed.
+    """
+    end = 0
+    for found in islice(_OBJECT.finditer(text), _MAX_OBJECTS):
+        start = found.start()
+        if start < end:
+            continue  # inside of one that is none
         try:
-            value, end = _DECODER.raw_decode(text, position)
+            value, stop = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        if is_object(value) and not _STRICT_FIELDS.isdisjoint(value):
-            around = (text[:position] + text[end:]).strip().splitlines()[0][:80]
+        end = stop
+        begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip()
+        if (begins_line or end == len(text)) and _is_answer(value):
+            around = (text[:start] + text[end:]).strip().splitlines()[0][:80]
             raise _Failed(f"{around!r} stands beside its JSON on stdout, so its decision at {point} is lost")
 
 
-def _starts(text: str) -> Iterator[int]:
-    """Yield where a line begins with a brace."""
-    position = 0 if text.startswith("{") else text.find("\n{") + 1
-    while position > 0 or (position == 0 and text.startswith("{")):
-        yield position
-        position = text.find("\n{", position) + 1 or -1
-
-
-def _exit_text(code: int, stderr: str) -> str:
-    said = stderr.strip()
-    told = _NON_BLOCKING.format(code=code)
+def _exit_text(point: HookPoint, code: int, stderr: str) -> str:
+    """Return what a code means that decides nothing."""
+    hint = "; use 2 to block" if point in _BLOCKABLE else ""
+    told, said = f"exit {code} = non-blocking{hint}", stderr.strip()
     return f"{said} ({told})" if said else told
 
 
@@ -228,10 +285,10 @@ def decode_as_dsh(dialect: DialectName, point: HookPoint, *, code: int, stdout: 
     if code == _BLOCK_CODE:
         return Answer(kind="deny", word="block", reason=stderr.strip())
     if code != 0:
-        return Answer(kind="error", word="pass", reason=_exit_text(code, stderr))
+        return Answer(kind="error", word="pass", reason=_exit_text(point, code, stderr))
     text = stdout.strip()
     try:
-        output = json.loads(text) if text.startswith("{") else None
+        output = _DECODER.decode(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         output = None
     if not is_object(output):
@@ -243,7 +300,10 @@ def decode_as_dsh(dialect: DialectName, point: HookPoint, *, code: int, stdout: 
     if specific.get("hookEventName") != point:
         specific = {}
     decision = fields.get("decision")
-    word = specific.get("permissionDecision") or (decision if decision in ("approve", "block") else None)
+    permission = specific.get("permissionDecision")
+    word = permission if permission in ("allow", "ask", "deny") else None
+    if word is None and decision in ("approve", "block"):
+        word = decision
     kind = {"approve": "allow", "block": "deny", "allow": "allow", "deny": "deny", "ask": "ask"}.get(word or "", "pass")
     stops = fields.get("continue") is False
     return Answer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from typing import Any, ClassVar
 
 from dsh_agent import ToolUsed
 
+from ._kinds import LONE_SURROGATE
 from ._values import DialectName, HookPoint
-
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +81,7 @@ class Dialect(ABC):
         """Return what a hook reads on standard input: one JSON object (BEHAVIOUR §7.3)."""
         fields = self.fields(point, scene, body, is_real=is_real)
         text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-        return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + self.ending
+        return LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + self.ending
 
 
 def text_response(used: ToolUsed) -> str:

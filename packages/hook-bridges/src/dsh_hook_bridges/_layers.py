@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ._parse import parse_hooks
+from ._regular import read_regular
 from ._trust import TrustState, TrustStore, fingerprint
 from ._values import DialectName, Handler, HookFile, HookPoint, HookProblem, Layer
 from .errors import TrustUnreadable
-
-MAX_FILE_BYTES = 1 << 20
 
 FileState: TypeAlias = Literal["active", "untrusted", "changed", "disabled"]
 """``untrusted`` and ``changed``: the project was never trusted, or says something else since; its hooks do not run.
@@ -116,8 +114,9 @@ def find_project(cwd: str) -> str:
 def read_hook_file(path: str, *, dialect: DialectName, layer: Layer) -> HookFile | None:
     """Return what one file says, None where there is none; one that cannot be read has a problem."""
     try:
-        data = _read(path)
-    except FileNotFoundError:
+        # A link is followed: people keep their settings elsewhere, and a project's are trusted by content.
+        data = read_regular(path, follows=True)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         problem = HookProblem(path=path, place="", message=f"it cannot be read: {error.strerror or error}")
@@ -133,18 +132,6 @@ def _files(dialect: DialectName, project: str, user_home: str | None) -> Iterato
         file = read_hook_file(os.path.join(base, name), dialect=dialect, layer=layer)
         if file is not None:
             yield file
-
-
-def _read(path: str) -> bytes:
-    # A link is followed: people keep their settings elsewhere, and a project's are trusted by content.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(0, "it is no regular file")
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise OSError(0, f"it is larger than {MAX_FILE_BYTES} bytes")
-    return data
 
 
 def _switched(found: Sequence[FoundFile]) -> Iterator[FoundFile]:

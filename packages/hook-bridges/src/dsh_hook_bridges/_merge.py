@@ -50,10 +50,10 @@ def merge(outcomes: Sequence[HookOutcome]) -> Merged:
 
 
 def without_twins(handlers: Iterable[Handler]) -> Iterator[Handler]:
-    """Yield the handlers of a point, each command once: the first of them."""
-    seen: set[tuple[str, bool]] = set()
+    """Yield the handlers of a point, each command once: the first of those that run and fail alike."""
+    seen: set[tuple[object, ...]] = set()
     for handler in handlers:
-        key = handler.command, handler.is_detached
+        key = handler.command, handler.is_detached, handler.on_failure, handler.pass_env
         if key not in seen:
             seen.add(key)
             yield handler

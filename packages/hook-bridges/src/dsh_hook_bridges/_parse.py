@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Any, cast, get_args
+from typing import Any, TypeGuard, cast, get_args
 
 from dsh_bash import DSH_ENV_PREFIX
 
-from ._kinds import is_array, is_object, kind_of
+from ._kinds import LONE_SURROGATE, is_array, is_object, kind_of, printable, shown
 from ._matcher import is_names, matcher_problem
-from ._support import features
+from ._support import Feature, FeatureKind, features
 from ._values import DialectName, Handler, HookFile, HookPoint, HookProblem, Layer
 
 _POINTS: frozenset[str] = frozenset(get_args(HookPoint))
 _NO_MATCHER = frozenset({"UserPromptSubmit", "Stop"})
 """Points at which both dialects pass over a matcher."""
+_MAX_TIMEOUT_S = 1e9
+"""What no executor waits for anyway, and can be told in milliseconds."""
+_MAX_CHARACTERS = 500
+"""Of what a problem says."""
 
 
 def parse_hooks(data: bytes, *, dialect: DialectName, layer: Layer, path: str) -> HookFile:
@@ -33,6 +36,7 @@ def parse_hooks(data: bytes, *, dialect: DialectName, layer: Layer, path: str) -
         handlers=handlers,
         problems=tuple(parser.problems),
         disables_all=None if settings is None else parser.switch(settings),
+        features=tuple(parser.features),
     )
 
 
@@ -42,6 +46,8 @@ class _Parser:
         self._layer: Layer = layer
         self._path = path
         self.problems: list[HookProblem] = []
+        self.features: dict[Feature, None] = {}
+        """In the order in which they came."""
 
     def decode(self, data: bytes) -> Mapping[str, Any] | None:
         try:
@@ -87,7 +93,7 @@ class _Parser:
     def _is_point(self, name: str, place: str) -> bool:
         if self._dialect == "codex" and name == "state":
             return False  # where Codex keeps which of its hooks are trusted
-        feature = features(self._dialect, "event").get(name)
+        feature = self._feature("event", name)
         if feature is None:
             self._tell(place, f"{name} is no event of {self._dialect}; its hooks never run")
         elif feature.support == "ignored":
@@ -130,7 +136,7 @@ class _Parser:
         if matcher not in ("", "*") and not is_names(matcher, self._dialect):
             problem = matcher_problem(matcher)
             if problem is not None:
-                raise _Unusable(f"{matcher!r} is no regular expression ({problem}); the group's hooks never run")
+                raise _Unusable(f"{shown(matcher)} is no regular expression ({problem}); the group's hooks never run")
         return matcher
 
     def _handler(self, point: HookPoint, matcher: str | None, handler: Any, place: str) -> Handler:
@@ -140,13 +146,16 @@ class _Parser:
         kind = fields.get("type", "command")
         if kind != "command":
             known = isinstance(kind, str) and kind in features(self._dialect, "handler")
-            raise _Unusable(f"handlers of type {kind!r} are {'not supported' if known else 'unknown'}; it never runs")
+            raise _Unusable(
+                f"handlers of type {shown(kind)} are {'not supported' if known else 'unknown'}; it never runs"
+            )
         if fields.get("if") is not None:
             raise _Unusable('conditions ("if") are not supported; it never runs, rather than too often')
-        if fields.get("shell", "bash") not in ("bash", "sh"):
-            raise _Unusable(f"its shell is {fields['shell']!r}, and only bash runs hooks; it never runs")
+        shell = fields.get("shell")
+        if shell not in (None, "bash", "sh"):
+            raise _Unusable(f"its shell is {shown(shell)}, and only bash runs hooks; it never runs")
         for name in fields:
-            if name not in features(self._dialect, "handler field"):
+            if self._feature("handler field", name) is None:
                 self._tell(f"{place}.{name}", "it is unknown, and has no effect")
         return Handler(
             dialect=self._dialect,
@@ -158,7 +167,7 @@ class _Parser:
             command=self._command(fields),
             timeout_s=self._timeout(fields, place),
             on_failure="closed" if self._is_closed(fields, place) else "open",
-            is_detached=any(fields.get(name) is True for name in ("async", "asyncRewake")),
+            is_detached=any(self._is_on(fields, name, place) for name in ("async", "asyncRewake")),
             pass_env=tuple(self._pass_env(fields, place)),
         )
 
@@ -166,11 +175,11 @@ class _Parser:
         command, args = fields.get("command"), fields.get("args")
         if not isinstance(command, str) or not command.strip():
             raise _Unusable("it has no command; it never runs")
-        if "\0" in command:
-            raise _Unusable("its command holds NUL, which no program argument can; it never runs")
+        if not _is_word(command):
+            raise _Unusable("its command holds what no program argument can; it never runs")
         if args is None or self._dialect != "claude-code":
             return command
-        if not is_array(args) or not all(isinstance(word, str) and "\0" not in word for word in args):
+        if not is_array(args) or not all(map(_is_word, args)):
             raise _Unusable("its args are no array of text; it never runs")
         # Without a shell there: the words stay what they are, but for the folder that is put in.
         return " ".join(map(_word, [command, *args]))
@@ -181,15 +190,21 @@ class _Parser:
             value = fields.get(name)
             if value is None:
                 continue
-            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
-                return float(value)
-            self._tell(f"{place}.{name}", f"{value!r} is no positive number of seconds; the default holds")
+            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+                return float(min(value, _MAX_TIMEOUT_S))
+            self._tell(f"{place}.{name}", f"{shown(value)} is no positive number of seconds; the default holds")
         return None
+
+    def _is_on(self, fields: Mapping[str, Any], name: str, place: str) -> bool:
+        value = fields.get(name)
+        if value is not None and not isinstance(value, bool):
+            self._tell(f"{place}.{name}", f"it is {kind_of(value)} where a boolean was expected; the loop waits for it")
+        return value is True
 
     def _is_closed(self, fields: Mapping[str, Any], place: str) -> bool:
         value = fields.get("onFailure", "open")
         if value not in ("open", "closed"):
-            self._tell(f"{place}.onFailure", f'it is {value!r}, neither "open" nor "closed"; a failure blocks')
+            self._tell(f"{place}.onFailure", f'it is {shown(value)}, neither "open" nor "closed"; a failure blocks')
         return bool(value != "open")
 
     def _pass_env(self, fields: Mapping[str, Any], place: str) -> Iterable[str]:
@@ -198,19 +213,33 @@ class _Parser:
             self._tell(f"{place}.passEnv", f"it is {kind_of(names)} where an array of names was expected")
             return
         for name in names:
-            if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-                self._tell(f"{place}.passEnv", f"{name!r} is no name of a variable")
+            if not _is_word(name) or not name or "=" in name:
+                self._tell(f"{place}.passEnv", f"{shown(name)} is no name of a variable")
             elif name.upper().startswith(DSH_ENV_PREFIX):
                 self._tell(f"{place}.passEnv", f"{name} is a managed name, which no child inherits")
             else:
                 yield name
 
+    def _feature(self, kind: FeatureKind, name: str) -> Feature | None:
+        """Return the row of the table that something falls under, and keep it."""
+        row = features(self._dialect, kind).get(name)
+        if row is not None:
+            self.features[row] = None
+        return row
+
     def _tell(self, place: str, message: str) -> None:
-        self.problems.append(HookProblem(path=self._path, place=place, message=message))
+        # Names in there are the file's, which may be anybody's: no control sequence and no book reaches a terminal.
+        said = [printable(text[:_MAX_CHARACTERS]) for text in (place, message)]
+        self.problems.append(HookProblem(path=self._path, place=said[0], message=said[1]))
 
 
 class _Unusable(Exception):
     """Why a group or a handler is left out."""
+
+
+def _is_word(value: object) -> TypeGuard[str]:
+    """Tell whether it is a text that a program can be given."""
+    return isinstance(value, str) and "\0" not in value and LONE_SURROGATE.search(value) is None
 
 
 def _word(text: str) -> str:

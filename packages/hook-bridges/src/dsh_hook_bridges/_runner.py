@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from dsh_bash import Bash, BashError, BashExecRequest, BashRunResult, WorkdirMissing
-from dsh_subprocess import STRICT, dropped_names, parent_values
+from dsh_subprocess import DSH_ENV_PREFIX, STRICT, dropped_names, parent_values
 
 from ._decode import decode, decode_as_dsh
 from ._dialect import Dialect
@@ -51,8 +51,7 @@ class HookRunner:
         """Run it to its end or its deadline. Raises nothing but the waiting task's own cancellation."""
         began = time.monotonic()
         try:
-            spec = self._bash.resolve(self._request(handler, setting))
-            result = await self._bash.run(spec)
+            result = await self._bash.run(self._bash.resolve(self._request(handler, setting)))
         except BashError as error:
             missing = f"its directory {setting.cwd} is gone" if isinstance(error, WorkdirMissing) else str(error)
             outcome = HookOutcome(
@@ -65,17 +64,16 @@ class HookRunner:
                 exit_code=result.exit_code,
                 stderr=result.stderr.text,
             )
-        return self._told(outcome, (time.monotonic() - began) * 1000)
+        return self._told(outcome, setting, (time.monotonic() - began) * 1000)
 
     def _request(self, handler: Handler, setting: Setting) -> BashExecRequest:
-        passed = parent_values(handler.pass_env, self._parent_env)
         return BashExecRequest(
             command=handler.command,
             workdir=setting.cwd,
             timeout_ms=self._dialect.timeout_s(handler.point, handler.timeout_s) * 1000,
             stdout_max_bytes=MAX_OUTPUT_BYTES,
             stdin=setting.payload,
-            env={**self._dialect.env(setting.project), **passed},
+            env={**self._dialect.env(setting.project), **parent_values(handler.pass_env, self._parent_env)},
             dsh_env=setting.managed,
             grace_ms=GRACE_MS,
         )
@@ -86,7 +84,7 @@ class HookRunner:
             return _failure("timeout", f"it did not end within {result.timeout_ms / 1000:g} s and was ended")
         if result.exit_code is None:
             return _failure("error", _with(f"{result.signal} ended it", stderr))
-        if result.exit_code in _CANNOT_RUN:
+        if result.exit_code in _CANNOT_RUN and not stdout.total_bytes:  # what has printed something did run
             told = f"{handler.command!r} could not be run (exit {result.exit_code})"
             return _failure("spawn-failed", _with(told, stderr))
         if not self._is_real:
@@ -97,11 +95,11 @@ class HookRunner:
         text = "" if stdout.truncated else stdout.text
         return decode(self._dialect.name, point, code=result.exit_code, stdout=text, stderr=stderr)
 
-    def _told(self, outcome: HookOutcome, duration_ms: float) -> HookOutcome:
+    def _told(self, outcome: HookOutcome, setting: Setting, duration_ms: float) -> HookOutcome:
         """Return the outcome with its duration; a failure also says what the hook was not given."""
         answer = outcome.answer
         if answer.kind in FAILURES:
-            names = [name for name in self._dropped() if name not in outcome.handler.pass_env]
+            names = self._missing(outcome.handler, setting)
             if names:
                 more = f" and {len(names) - _NAMES_TOLD} more" if len(names) > _NAMES_TOLD else ""
                 told = f"{', '.join(names[:_NAMES_TOLD])}{more}"
@@ -115,8 +113,14 @@ class HookRunner:
             duration_ms=duration_ms,
         )
 
-    def _dropped(self) -> list[str]:
-        return dropped_names(self._parent_env, policy=STRICT)
+    def _missing(self, handler: Handler, setting: Setting) -> list[str]:
+        """Return what the harness has and a hook could have been given; never a value."""
+        given = {*handler.pass_env, *self._dialect.env(setting.project)}
+        return [
+            name
+            for name in dropped_names(self._parent_env, policy=STRICT)
+            if name not in given and not name.upper().startswith(DSH_ENV_PREFIX)
+        ]
 
 
 def _failure(kind: Literal["timeout", "error", "spawn-failed"], reason: str) -> Answer:
