@@ -110,16 +110,17 @@ def fingerprint(project: str, files: Sequence[HookFile]) -> str:
 
 
 def scripts_of(handler: Handler, project: str) -> Iterator[str]:
-    """Yield the files of a project that a command names; what these start in turn is not followed."""
+    """Yield the files of a project that a command names, be they links; what these start in turn is not followed."""
     base = os.path.realpath(project)
     for word in _words(handler.command):
-        path = os.path.realpath(os.path.join(base, word))
-        if path.startswith(base + os.sep) and os.path.isfile(path):  # noqa: PTH113  # a word that is no name is no file
-            yield os.path.join(project, os.path.relpath(path, base))
+        named = os.path.join(base, word)
+        for path in {os.path.normpath(named), os.path.realpath(named)}:
+            if path.startswith(base + os.sep) and os.path.isfile(path):  # noqa: PTH113  # what is no name is no file
+                yield os.path.join(project, os.path.relpath(path, base))
 
 
 def _words(command: str) -> Iterator[str]:
-    """Yield what may be a path in a command, seen from the project: its words, and what follows the ``=`` of one."""
+    """Yield what may be a path in a command, seen from the project: its words, and the parts of each."""
     command = _PROJECT.sub(".", command)
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -130,8 +131,7 @@ def _words(command: str) -> Iterator[str]:
         words = command.split()
     for word in words:
         yield word
-        if "=" in word:
-            yield word.partition("=")[2]
+        yield from re.split(r"[\s=]+", word)  # a script of ``bash -c``, the value of an option
 
 
 def _canonical(handler: Handler) -> Mapping[str, Any]:
