@@ -186,7 +186,7 @@ class HookBridge(Extension):
             await self._engine.fire(firing)
         cut = await self._engine.detached.drain(self._drain_s, session_id)
         if cut:
-            text = f"{cut} hooks beside the loop outlived the session by {self._drain_s:g} s and were ended"
+            text = f"hooks beside the loop that still ran {self._drain_s:g} s after the session, and were ended: {cut}"
             await self._engine.tell(event.agent, "failure", text)
         self._engine.library.forget(session_id)
         self._engine.transcripts.forget(session_id)
