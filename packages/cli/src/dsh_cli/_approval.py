@@ -58,7 +58,7 @@ class AskOnTerminal:
         for line in _call_lines(request.name, request.arguments):
             print_line(out, line)
         fd = sys.stdin.fileno()
-        _discard_input(fd)
+        discard_input(fd)
         while True:
             sys.stderr.write(f"{'allow?':>{LABEL_WIDTH}}{GUTTER}y, n, or n and why: ")
             sys.stderr.flush()
@@ -97,7 +97,8 @@ def _call_lines(name: str, arguments: Mapping[str, Any]) -> Iterator[Line]:
         yield Line(label, "", "bold cyan")
 
 
-def _discard_input(fd: int) -> None:
+def discard_input(fd: int) -> None:
+    """Let what was typed before a question count for nothing."""
     import termios  # noqa: PLC0415  # a terminal of Windows has none, and is not asked on
 
     termios.tcflush(fd, termios.TCIFLUSH)

@@ -8,10 +8,12 @@ from dsh_session import Finish, ReasoningDelta, SessionEvent, StreamChunk, TextD
 
 from ._approval import UNASKED
 from ._flow import Flow
-from ._run_report import Began, Notice, Told
+from ._run_report import Began, Ended, Notice, Told
 from ._show import GUTTER, LABEL_WIDTH, Line, call_line, conversation_lines, print_line
 from ._text import console, first_rows, say
 
+_TOLD = ("error", "timeout", "spawn-failed", "cancelled")
+"""Decisions of hooks of which a notice says more."""
 _RESULT_ROWS = 10
 """So much of a result is shown; the log has all of it."""
 
@@ -43,6 +45,8 @@ class Conversation:
                 print_line(self._out, Line("session", _head(told), "dim"))
             case Finish():
                 self._end_flow()
+            case Ended(feedback=feedback) if feedback:
+                print_line(self._out, Line("blocked", feedback, "red"))
             case _:
                 pass
 
@@ -78,6 +82,8 @@ class Conversation:
             case "tool/result":
                 whole = conversation_lines(type, data)
                 lines = [line._replace(text=first_rows(line.text, _RESULT_ROWS)) for line in whole]
+            case "hook/result" if data["decision"] in _TOLD:
+                lines = []
             case "llm/retry":
                 when = f"{data['retry']} of {data['maxRetries']} in {data['delayMs'] / 1000:.1f} s"
                 lines = [Line("retry", f"{when}: {data['failure']['message']}", "yellow")]

@@ -10,7 +10,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAULT = 1
-    """Damage was found, or a turn failed."""
+    """Damage was found, a turn failed, or something is wrong with hooks."""
     USAGE = 2
     NOT_FOUND = 3
     """No such session, or several."""
@@ -40,6 +40,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     """Return the code of an error a person can act on; None for a defect, which deserves its traceback."""
     # Here, since `--help` and a command that succeeds need none of these packages.
     from dsh_agent import AgentError  # noqa: PLC0415
+    from dsh_hook_bridges import HookBridgesError  # noqa: PLC0415
     from dsh_paths import DshPathsError  # noqa: PLC0415
     from dsh_persistence import PersistenceError, SessionCorrupt, SessionNotFound  # noqa: PLC0415
     from dsh_session import SessionError  # noqa: PLC0415
@@ -49,7 +50,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
             return ExitCode.NOT_FOUND
         case SessionCorrupt():
             return ExitCode.FAULT
-        case PersistenceError() | OSError():
+        case PersistenceError() | HookBridgesError() | OSError():
             return ExitCode.UNREADABLE
         case DshPathsError() | AgentError() | SessionError():
             return ExitCode.USAGE

@@ -11,6 +11,8 @@ from click.core import ParameterSource
 
 from ._commands import Commands, seal_own_process
 from ._exit import ExitCode
+from ._hooks import hooks
+from ._options import exclude, home_option, json_option, root_option, selector_argument
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -25,27 +27,18 @@ def main() -> None:
     SEL is a session's id or the beginning of one, with or without its "session-"; @latest, the session whose last
     event is the latest; or the path of a log file or a session's folder, which needs no root.
 
-    Exit codes: 0 fine, 1 damage, a failed turn or a broken promise, 2 usage, 3 not found or ambiguous, 4 unreadable or
-    of another format, 130 interrupted; of run also 5 a turn that met the model's limit of tokens, 6 one that was
-    blocked, and 128+N one that was cancelled by signal N; of env --clean the command's own, 126 when it cannot be run,
-    127 when it was not found.
+    Exit codes: 0 fine, 1 damage, a failed turn, a fault of hooks or a broken promise, 2 usage, 3 not found or
+    ambiguous, 4 unreadable or of another format, 130 interrupted; of run also 5 a turn that met the model's limit of
+    tokens, 6 one that was blocked, and 128+N one that was cancelled by signal N; of env --clean the command's own, 126
+    when it cannot be run, 127 when it was not found.
     """
 
 
-_root = click.option(
-    "--root",
-    type=click.Path(),
-    help="A folder of sessions, a SQLite file, or a database URL; by default, sessions below the harness home.",
-)
-_selector = click.argument("selector", metavar="SEL")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text for people.")
-
-
 @main.command()
-@_root
+@root_option
 @click.option("--cwd", metavar="DIR", help="Only sessions of this working directory, however its path is spelled.")
 @click.option("--tree", is_flag=True, help="Each below the session it was forked from or delegated by.")
-@_json
+@json_option
 def ls(root: str | None, cwd: str | None, *, tree: bool, as_json: bool) -> None:
     """List the sessions of a root, damaged ones included."""
     from ._ls import list_sessions  # noqa: PLC0415  # commands load what they need
@@ -54,9 +47,9 @@ def ls(root: str | None, cwd: str | None, *, tree: bool, as_json: bool) -> None:
 
 
 @main.command()
-@_selector
-@_root
-@_json
+@selector_argument
+@root_option
+@json_option
 def show(selector: str, root: str | None, *, as_json: bool) -> None:
     """Show a session's conversation, for people."""
     _check_selector(selector, root)
@@ -66,13 +59,13 @@ def show(selector: str, root: str | None, *, as_json: bool) -> None:
 
 
 @main.command()
-@_selector
+@selector_argument
 @click.option("--stored", is_flag=True, help="Rows exactly as they lie in the log.")
 @click.option("--messages", is_flag=True, help="The conversation a model would receive, a message a line.")
 @click.option("--raw", is_flag=True, help="The log's text as it is, header included, unchecked.")
 @click.option("--balanced", is_flag=True, help="With the events that close an interrupted turn.")
 @click.option("--from-seq", type=click.IntRange(min=0), metavar="N", help="Only events from this seq on.")
-@_root
+@root_option
 def cat(
     selector: str,
     *,
@@ -89,21 +82,14 @@ def cat(
     stored.
     """
     views = {"--stored": stored, "--messages": messages, "--raw": raw}
-    _exclude({**views, "--balanced": balanced and not messages})
-    _exclude({"--from-seq": from_seq is not None, "--messages": messages, "--raw": raw})
+    exclude({**views, "--balanced": balanced and not messages})
+    exclude({"--from-seq": from_seq is not None, "--messages": messages, "--raw": raw})
     _check_selector(selector, root)
     from ._cat import CatOptions, View, cat_session  # noqa: PLC0415  # commands load what they need
 
     view = View.STORED if stored else View.MESSAGES if messages else View.RAW if raw else View.EVENTS
     options = CatOptions(selector=selector, root=root, view=view, balanced=balanced, from_seq=from_seq or 0)
     sys.exit(cat_session(options))
-
-
-def _exclude(flags: dict[str, bool]) -> None:
-    """Refuse more than one of these flags."""
-    given = [name for name, is_given in flags.items() if is_given]
-    if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} contradict each other; give one of them.")
 
 
 def _check_selector(selector: str, root: str | None) -> None:
@@ -119,9 +105,9 @@ def _check_selector(selector: str, root: str | None) -> None:
 @main.command()
 @click.argument("selector", metavar="[SEL]", required=False)
 @click.option("--all", "every", is_flag=True, help="Every session of the root.")
-@_root
+@root_option
 @click.option("--deep", is_flag=True, help="Read every row and check what they mean, too.")
-@_json
+@json_option
 def doctor(selector: str | None, *, every: bool, root: str | None, deep: bool, as_json: bool) -> None:
     """Say what is wrong with sessions, and what helps.
 
@@ -138,12 +124,12 @@ def doctor(selector: str | None, *, every: bool, root: str | None, deep: bool, a
 
 
 @main.command()
-@_selector
-@_root
+@selector_argument
+@root_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @click.option("--apply", is_flag=True, help="Do it.")
 @click.option("--accept-shorter", is_flag=True, help="Take a log for whole that is shorter than what was acknowledged.")
-@_json
+@json_option
 def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accept_shorter: bool, as_json: bool) -> None:
     """Make a session whole, as a resume would.
 
@@ -159,12 +145,12 @@ def repair(selector: str, *, root: str | None, dry_run: bool, apply: bool, accep
 
 
 @main.command()
-@_selector
-@_root
+@selector_argument
+@root_option
 @click.option("-o", "--output", metavar="NEWROOT", required=True, type=click.Path(), help="Root of the new session.")
 @click.option("--branch", type=click.IntRange(min=1), metavar="N", help="Which branch of a forked log.")
 @click.option("--cwd", metavar="DIR", help="The session's working directory, where its header is lost.")
-@_json
+@json_option
 def salvage(
     selector: str, *, root: str | None, output: str, branch: int | None, cwd: str | None, as_json: bool
 ) -> None:
@@ -182,7 +168,7 @@ def salvage(
 @main.command()
 @click.argument("source", metavar="SRC", type=click.Path())
 @click.argument("target", metavar="DST", type=click.Path())
-@_json
+@json_option
 def migrate(source: str, target: str, *, as_json: bool) -> None:
     """Copy every session of one store to another, byte for byte.
 
@@ -200,12 +186,12 @@ def migrate(source: str, target: str, *, as_json: bool) -> None:
 
 @main.command()
 @click.option("--home", type=click.Path(), help="Harness home; by default, a new private folder in the temp directory.")
-@_root
+@root_option
 @click.option("--window-ms", type=click.FloatRange(min=0), default=600_000, show_default=True)
 @click.option("--script", type=click.Path(), help="JSON file with the model's replies; by default, a look around.")
 @click.option("--resume", metavar="ID", help="Go on with this session instead of a new one.")
 @click.option("--where", default="machine", show_default=True, help="What the report says it ran on.")
-@_json
+@json_option
 def loop(
     *,
     home: str | None,
@@ -256,10 +242,12 @@ def _key(name: str, envvar: str) -> Callable[[F], F]:
     metavar="DIR",
     help="Working directory of a new session; by default, the current one.",
 )
-@click.option("--home", type=click.Path(), help="Harness home; by default, $DSH_HOME or ~/.dsh.")
-@_root
+@home_option
+@root_option
 @click.option("--json", "as_json", is_flag=True, help="Print the session's events as they happen, one a line.")
 @click.option("--yes", is_flag=True, help="Run commands and change files without asking.")
+@click.option("--no-hooks", is_flag=True, help="Run nobody's hooks.")
+@click.option("--hook-mirror", is_flag=True, help="Give hooks a transcript of plain lines; see dshpy hooks.")
 @_key("--deepseek-api-key", "DEEPSEEK_API_KEY")
 @_key("--openai-api-key", "OPENAI_API_KEY")
 def run_agent(
@@ -273,6 +261,8 @@ def run_agent(
     root: str | None,
     as_json: bool,
     yes: bool,
+    no_hooks: bool,
+    hook_mirror: bool,
     deepseek_api_key: str | None,
     openai_api_key: str | None,
 ) -> None:
@@ -281,6 +271,8 @@ def run_agent(
     As TASK, "-" reads it from standard input.
 
     On a terminal it asks before a command runs or a file is changed; without one these are refused, unless --yes.
+    The user's Claude Code and Codex hooks run, and those of a project that the user trusts; see dshpy hooks.
+
     Ctrl-C cancels the turn, a second one quits at once. Keys are read from DEEPSEEK_API_KEY and OPENAI_API_KEY; a model
     server on this machine needs none.
 
@@ -289,7 +281,8 @@ def run_agent(
     """
     if not task.strip():
         raise click.UsageError('TASK is empty; say what to do, or "-" to read it from standard input.')
-    _exclude({"--resume": resume is not None, "--fork": fork is not None, "--cwd": cwd is not None})
+    exclude({"--resume": resume is not None, "--fork": fork is not None, "--cwd": cwd is not None})
+    exclude({"--no-hooks": no_hooks, "--hook-mirror": hook_mirror})
     is_own_process = seal_own_process()
     from ._opening import fork_point  # noqa: PLC0415  # commands load what they need
     from ._run import RunOptions, run_task  # noqa: PLC0415  # as above
@@ -310,6 +303,8 @@ def run_agent(
         root=root,
         as_json=as_json,
         asks=not yes,
+        runs_hooks=not no_hooks,
+        mirrors_log=hook_mirror,
         catches_signals=is_own_process,
     )
     sys.exit(run_task(options))
@@ -317,8 +312,8 @@ def run_agent(
 
 @main.command(context_settings={"allow_interspersed_args": False})
 @click.option("--session", "selector", metavar="SEL", help="With the values that a shell of this session gets.")
-@_root
-@_json
+@root_option
+@json_option
 @click.option("--clean", is_flag=True, help="Run COMMAND without managed names and marks of other harnesses.")
 @click.argument("command", metavar="[COMMAND [ARG]...]", nargs=-1, type=click.UNPROCESSED)
 def env(selector: str | None, root: str | None, *, as_json: bool, clean: bool, command: tuple[str, ...]) -> None:
@@ -350,7 +345,7 @@ def _check_command(command: tuple[str, ...], *, clean: bool, others: dict[str, o
         raise click.UsageError(f"{command[0]} is run only with --clean; give that before it.")
     if not command or not command[0]:
         raise click.UsageError("--clean needs a command to run: dshpy env --clean -- COMMAND [ARG]...")
-    _exclude({"--clean": True, **{name: value is not None for name, value in others.items()}})
+    exclude({"--clean": True, **{name: value is not None for name, value in others.items()}})
 
 
 @main.group()
@@ -362,7 +357,7 @@ def contract() -> None:
 @click.argument("target", metavar="FACTORY")
 @click.option("--only", multiple=True, metavar="N", help="Only promise N, such as P7; may be repeated.")
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write a report in JUnit's XML to this file.")
-@_json
+@json_option
 def run(target: str, *, only: tuple[str, ...], junit: str | None, as_json: bool) -> None:
     """Try a store against every promise and say which it keeps.
 
@@ -373,5 +368,7 @@ def run(target: str, *, only: tuple[str, ...], junit: str | None, as_json: bool)
 
     sys.exit(run_contract(target, only=only, junit=junit, as_json=as_json))
 
+
+main.add_command(hooks)
 
 __all__ = ["ExitCode", "main"]

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Generator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dsh_agent_core import open_store
 from dsh_persistence import Copied, PersistenceError, copy_sessions
 
 from ._exit import ExitCode, exit_code_of
 from ._roots import Root, id_at, name_root, open_root, path_json
-from ._text import console, one_line, print_json, print_labelled, printable, say
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ._text import console, one_line, print_json, print_labelled, printable, progress, say
 
 _WORDS = {
     "copied": "copied",
@@ -37,13 +31,13 @@ def migrate(source: str, target: str, *, as_json: bool) -> ExitCode:
     from_root, to_root = open_root(source), name_root(open_store(target))
     copied: list[Copied] = []
     stopped: Exception | None = None
-    with _status() as show:
+    with progress("reading") as show:
 
-        def progress(session_id: str, events: int) -> None:
+        def tell(session_id: str, events: int) -> None:
             show(f"{len(copied)} session(s) done; {one_line(session_id)[:60]}: {events} events")
 
         try:
-            for one in copy_sessions(from_root.store, to_root.store, progress=progress):
+            for one in copy_sessions(from_root.store, to_root.store, progress=tell):
                 copied.append(one)
                 show(f"{len(copied)} session(s) done")
         except (PersistenceError, OSError) as error:
@@ -56,19 +50,6 @@ def migrate(source: str, target: str, *, as_json: bool) -> ExitCode:
         say(f"{stopped} (migrating again goes on from here)")
         return exit_code_of(stopped) or ExitCode.UNREADABLE
     return ExitCode.OK if all(one.whole for one in copied) else ExitCode.FAULT
-
-
-@contextmanager
-def _status() -> Generator[Callable[[str], None]]:
-    """Give what shows how far the copying is, on a terminal; elsewhere it shows nothing."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console  # noqa: PLC0415  # only rendering needs it
-    from rich.text import Text  # noqa: PLC0415  # as above
-
-    with Console(stderr=True).status("reading") as status:
-        yield lambda line: status.update(Text(line))
 
 
 def _print(source: Root, target: Root, copied: list[Copied]) -> None:

@@ -23,10 +23,12 @@ from dsh_agent import (
     TurnResult,
 )
 from dsh_agent_core import Harness, HarnessConfig, harness
+from dsh_hook_bridges import HookBridgesConfig, HookNotice
 
 from ._approval import AskFirst, AskOnTerminal, NobodyToAsk, can_ask
 from ._conversation import Conversation
 from ._exit import ExitCode
+from ._hooks_layers import user_home
 from ._interruption import Interruption, caught_signals
 from ._opening import Opening, Source, new_session, stored_session
 from ._run_model import Keys, choose_model
@@ -60,6 +62,9 @@ class RunOptions:
     root: str | None
     as_json: bool
     asks: bool
+    runs_hooks: bool
+    mirrors_log: bool
+    """Whether hooks are given a plain copy of the log."""
     catches_signals: bool
 
 
@@ -87,13 +92,15 @@ def _read_task() -> str:
 
 @contextmanager
 def _quiet_loop() -> Generator[None, None, None]:
-    """Keep what the loop logs, tracebacks included, from stderr: its events tell the same, and are told to people."""
-    logger, handler = logging.getLogger("dsh_agent"), logging.NullHandler()
-    logger.addHandler(handler)
+    """Keep what the loop and hooks log, tracebacks included, from stderr: their events tell people the same."""
+    loggers, handler = [logging.getLogger(name) for name in ("dsh_agent", "dsh_hook_bridges")], logging.NullHandler()
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 class _Run:
@@ -118,18 +125,29 @@ class _Run:
             dsh_home=self._options.home,
             sessions_root=self._opening.sessions_root,
             system_prompt=_SYSTEM_PROMPT % ("" if self._opening.cwd is None else f", {self._opening.cwd}"),
+            hooks=self._hooks() if self._options.runs_hooks else None,
         )
         result = None
         with self._signals():
             try:
                 async with harness(config) as running:
-                    result = await self._take_turn(running)
+                    try:
+                        result = await self._take_turn(running)
+                    finally:
+                        await running.agents.stop()  # here, so that what the hooks of its end say is heard
             except asyncio.CancelledError:
                 if self._interruption.code is None:
                     raise
         if result is not None:
-            self._report(Ended(reason=result.reason))
+            self._report(Ended(reason=result.reason, feedback=result.feedback))
         return self._final(result)
+
+    def _hooks(self) -> HookBridgesConfig:
+        return HookBridgesConfig(
+            user_home=user_home(),
+            permission_mode="default" if self._options.asks else "bypassPermissions",
+            mirror=self._options.mirrors_log,
+        )
 
     def _signals(self) -> AbstractContextManager[None]:
         if not self._options.catches_signals:
@@ -145,6 +163,7 @@ class _Run:
         """Return how the turn of the task ended; None when it was cancelled before it began."""
         running.context.on(AgentStarted, self._begin)
         running.context.on(AgentFailed, self._tell_failure)
+        running.context.on(HookNotice, self._tell_of_hook)
         if self._options.asks:
             await running.context.provide(APPROVAL, AskOnTerminal() if can_ask() else NobodyToAsk())
             running.context.require(EXTENSIONS).register(AskFirst())
@@ -186,6 +205,16 @@ class _Run:
         """Tell of what failed around turns; what ends one is in its end."""
         if failed.turn is None:
             self._report(Notice(text=_reason_of(failed.error)))
+
+    def _tell_of_hook(self, notice: HookNotice) -> None:
+        match notice.kind:
+            case "message":
+                text = f"a {notice.point} hook says: {notice.text}"
+            case "stopped":
+                text = f"a {notice.point} hook ended the turn: {notice.text}"
+            case _:
+                text = notice.text
+        self._report(Notice(text=text))
 
     def _final(self, result: TurnResult | None) -> ExitCode:
         failure, interrupted = self._report.failure, self._interruption.code

@@ -40,6 +40,8 @@ class Ended:
     """The turn of the task has ended."""
 
     reason: Mapping[str, Any]
+    feedback: str = ""
+    """Why the task was kept from the model, where it was."""
 
 
 Told: TypeAlias = Began | SessionEvent | StreamChunk | Notice | Ended
@@ -88,7 +90,7 @@ def tell_as_json(told: Told) -> None:
             facts = {"session_id": told.session_id, "cwd": told.cwd, **told.origin, "from_seq": told.from_seq}
             line = _json_line(facts) + b"".join(map(encode_event, told.events))
         case Ended():
-            line = _json_line({"end": dict(told.reason)})
+            line = _json_line({"end": dict(told.reason)} | ({"feedback": told.feedback} if told.feedback else {}))
         case Notice():
             say(told.text)
             return

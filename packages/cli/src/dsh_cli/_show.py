@@ -73,22 +73,26 @@ def print_line(out: Console, line: Line) -> None:
 
 def conversation_lines(type: str, data: Any) -> list[Line]:
     """Return what a person wants to see of an event."""
+    lines: list[Line] = []
     match type:
         case "turn/start":
-            return [Line(f"turn {data['turn']}", "", "dim")]
+            lines = [Line(f"turn {data['turn']}", "", "dim")]
         case "user/message" if data["source"]["kind"] == "user":
-            return [Line("user", text_of(data["content"]), "bold")]
+            lines = [Line("user", text_of(data["content"]), "bold")]
         case "assistant/message":
-            return [_assistant_line(block) for block in data["message"]["content"]]
+            lines = [_assistant_line(block) for block in data["message"]["content"]]
         case "tool/result":
             failed = data["message"].get("isError")
             style = "red" if failed else "dim"
-            return [Line("failed" if failed else "result", text_of(data["message"]["content"]), style)]
+            lines = [Line("failed" if failed else "result", text_of(data["message"]["content"]), style)]
+        case "hook/result" if data["decision"] != "pass":
+            lines = [_hook_line(data)]
         case "turn/end":
             reason = data["reason"]
-            return [Line("end", _end(reason), "dim" if reason["kind"] == "completed" else "red")]
+            lines = [Line("end", _end(reason), "dim" if reason["kind"] == "completed" else "red")]
         case _:
-            return []
+            pass
+    return lines
 
 
 def _assistant_line(block: dict[str, Any]) -> Line:
@@ -111,6 +115,15 @@ def _call(arguments: str) -> str:
     return command if isinstance(command, str) else arguments
 
 
+def _hook_line(data: Any) -> Line:
+    """Return what a hook did; why, its standard error says, or the result that it kept from happening."""
+    word, said = data["decision"], data.get("stderrSummary")
+    text = f"{data['point']}: {word}" if said is None else f"{data['point']}: {word}: {said}"
+    return Line("hook", text, "dim" if word in ("allow", "approve") else "yellow")
+
+
 def _end(reason: dict[str, Any]) -> str:
-    message = (reason.get("error") or {}).get("message")
+    """Return how a turn ended, and why, where a failure or a hook has ended it."""
+    cause: dict[str, Any] = reason.get("error") or reason.get("reason") or {}
+    message = cause.get("message") or cause.get("reason")
     return reason["kind"] if message is None else f"{reason['kind']}: {message}"

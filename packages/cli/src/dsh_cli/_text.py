@@ -7,7 +7,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dsh_session import SessionEvent, SessionHeader, SurfaceOp
@@ -69,6 +70,19 @@ def console(*, stderr: bool = False) -> Console:
     return PipedConsole(
         stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=piped, width=_UNBOUNDED if piped else None
     )
+
+
+@contextmanager
+def progress(first: str) -> Generator[Callable[[str], None]]:
+    """Give what shows on standard error how far something is, on a terminal; elsewhere it shows nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415  # only rendering needs it
+    from rich.text import Text  # noqa: PLC0415  # as above
+
+    with Console(stderr=True).status(first) as status:
+        yield lambda line: status.update(Text(line))
 
 
 def print_labelled(out: Console, label: str, text: str, *, gutter: str = " ", style: str = "") -> None:
