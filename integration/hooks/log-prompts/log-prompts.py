@@ -1,0 +1,11 @@
+#!/usr/bin/env python3
+"""Keeps what people ask for: a line of JSON for each prompt."""
+
+import json
+import sys
+from datetime import UTC, datetime
+
+payload = json.load(sys.stdin)
+now = datetime.now(UTC).isoformat(timespec="seconds")
+with open("prompts.jsonl", "a", encoding="utf-8") as log:
+    log.write(json.dumps({"time": now, "session_id": payload["session_id"], "prompt": payload["prompt"]}) + "\n")
