@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
-from ._kinds import is_object
+from ._kinds import is_object, shown
 from ._outcome import Answer
 from ._support import WARNED, features
 from ._values import DialectName, HookPoint
@@ -134,7 +134,7 @@ def _answer(dialect: DialectName, point: HookPoint, output: Mapping[str, Any]) -
     output = _checked(output)
     specific = _checked(output.get("hookSpecificOutput", {}))
     if specific and specific.get("hookEventName") != point:
-        raise _Failed(f"its hookSpecificOutput is for {specific.get('hookEventName')!r}, and this is {point}")
+        raise _Failed(f"its hookSpecificOutput is for {shown(specific.get('hookEventName'))}, and this is {point}")
     kind, word, reason = _verdict(point, output, specific)
     stops = output.get("continue") is False
     return Answer(
@@ -165,7 +165,8 @@ def _verdict(point: HookPoint, output: Mapping[str, Any], specific: Mapping[str,
         case None, ("approve" | "block"):
             return "pass", "pass", ""
         case _:
-            raise _Failed(f"it decided {permission or decision!r}, which is no decision at {point}")
+            decided = decision if permission is None else permission
+            raise _Failed(f"it decided {shown(decided)}, which is no decision at {point}")
 
 
 def _checked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -221,7 +222,7 @@ def _blocked(point: HookPoint, answer: Answer, stderr: str) -> Answer:
 def _check_codex(point: HookPoint, output: Mapping[str, Any], answer: Answer) -> Answer:
     """Refuse decisions that Codex does not take from its hooks."""
     if output.get("decision") not in (None, "block"):
-        raise _Failed(f"it decided {output['decision']!r}, which Codex does not take")
+        raise _Failed(f"it decided {shown(output['decision'])}, which Codex does not take")
     if point == "PreToolUse":
         if answer.word == "pass" and output.get("reason") is not None:
             raise _Failed("it gave a reason without a decision")
