@@ -269,7 +269,7 @@ class TestAnswersOfClaudeCode:
             ),
             (
                 {"hookSpecificOutput": {"permissionDecision": "deny"}},
-                "its hookSpecificOutput is for None, and this is PreToolUse",
+                "its hookSpecificOutput is for null, and this is PreToolUse",
             ),
         ],
     )
@@ -416,7 +416,7 @@ class TestAnswersOfCodex:
                 "a hookSpecificOutput, which Codex does not take at Stop",
             ),
             ("SessionEnd", specific("SessionEnd"), "a hookSpecificOutput, which Codex does not take"),
-            ("PreToolUse", {"hookSpecificOutput": {"additionalContext": "c"}}, "its hookSpecificOutput is for None"),
+            ("PreToolUse", {"hookSpecificOutput": {"additionalContext": "c"}}, "its hookSpecificOutput is for null"),
             ("PreToolUse", specific("PostToolUse"), "its hookSpecificOutput is for 'PostToolUse'"),
             ("PreToolUse", {"hookSpecificOutput": []}, "its hookSpecificOutput is not an object"),
             ("Stop", {**BLOCK, "continue": "no"}, "its continue is not a boolean"),
