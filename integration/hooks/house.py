@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dsh_agent import Agent, ModelRequest, ScriptedModel
+from dsh_agent import Agent, ModelRequest, ModelRoute, ScriptedModel
 from dsh_agent_core import Harness, HarnessConfig, harness
 from dsh_hook_bridges import DialectName, HookBridgesConfig, HookNotice, TrustStore, load_hooks, trust_path
 from dsh_session import Session, SessionMeta, StreamChunk
@@ -34,9 +34,8 @@ with open(sys.argv[1], "a") as file:
 class Listener:
     """A scripted model that remembers what it was asked."""
 
-    route = ScriptedModel.route
-
-    def __init__(self, replies: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, replies: Sequence[Mapping[str, Any]], *, route: ModelRoute = ScriptedModel.route) -> None:
+        self.route = route
         self._scripted = ScriptedModel.from_replies(replies)
         self.requests: list[ModelRequest] = []
 
@@ -66,7 +65,7 @@ class House:
 
     def __post_init__(self) -> None:
         for name in ("user", "project", "scripts"):
-            (self.top / name).mkdir()
+            (self.top / name).mkdir(exist_ok=True)
 
     @property
     def home(self) -> str:

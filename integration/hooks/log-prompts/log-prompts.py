@@ -3,9 +3,9 @@
 
 import json
 import sys
-from datetime import UTC, datetime
+import time
 
 payload = json.load(sys.stdin)
-now = datetime.now(UTC).isoformat(timespec="seconds")
+now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 with open("prompts.jsonl", "a", encoding="utf-8") as log:
     log.write(json.dumps({"time": now, "session_id": payload["session_id"], "prompt": payload["prompt"]}) + "\n")
