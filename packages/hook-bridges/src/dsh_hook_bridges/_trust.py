@@ -9,7 +9,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -129,9 +130,16 @@ def _words(command: str) -> Iterator[str]:
         words = list(lexer)
     except ValueError:  # a quote that is never closed
         words = command.split()
-    for word in words:
+    for word in _unwritten(words):
         yield word
-        yield from re.split(r"[\s=]+", word)  # a script of ``bash -c``, the value of an option
+        yield from _unwritten(re.split(r"[\s=]+", word))  # a script of ``bash -c``, the value of an option
+
+
+def _unwritten(words: Iterable[str]) -> Iterator[str]:
+    """Leave out what a redirection only writes: a log of the hook's own changes with every run."""
+    for before, word in pairwise(["", *words]):
+        if not before.endswith((">", ">|", ">&")) or "<" in before:
+            yield word
 
 
 def _canonical(handler: Handler) -> Mapping[str, Any]:
