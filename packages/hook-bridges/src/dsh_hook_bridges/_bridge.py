@@ -173,7 +173,6 @@ class HookBridge(Extension):
             body = {"agent_id": event.child.session.id, "agent_type": _REFERENCE_KIND, "stop_hook_active": False}
             firing = Firing(point="SubagentStop", agent=event.child, body=body, subjects=(_REFERENCE_KIND,))
             await self._engine.fire(firing)
-            self._engine.library.forget(event.child.session.id)
 
     async def session_end(self, event: SessionEnd) -> None:
         """Tell of the end, and end what still runs for the session."""
@@ -188,7 +187,6 @@ class HookBridge(Extension):
         if cut:
             text = f"hooks beside the loop that still ran {self._drain_s:g} s after the session, and were ended: {cut}"
             await self._engine.tell(event.agent, "failure", text)
-        self._engine.library.forget(session_id)
         self._engine.transcripts.forget(session_id)
 
     async def approval_asked(self, event: ApprovalAsked) -> None:

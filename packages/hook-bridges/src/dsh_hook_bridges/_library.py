@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from weakref import WeakKeyDictionary
 
 from dsh_agent import Agent
 from dsh_bash import Bash, BashError, BashExecRequest
@@ -16,22 +17,22 @@ from ._values import DialectName
 
 
 class HookLibrary:
-    """Knows what hooks a session has. They are read when it starts, so an edit counts from the next session on."""
+    """Knows what hooks a session has. They are read once for each agent, so an edit counts from the next one on."""
 
     def __init__(self, config: HookBridgesConfig, bash: Bash, notices: Notices) -> None:
         self._config = config
         self._bash = bash
         self._notices = notices
         self._trust = TrustStore(trust_path(config.home))
-        self._sets: dict[str, HookSet] = {}
+        self._sets: WeakKeyDictionary[Agent, HookSet] = WeakKeyDictionary()
         self._told: set[str] = set()
 
     async def of(self, agent: Agent) -> HookSet:
         """Return the hooks of an agent's session; what is wrong with their files is told once."""
-        found = self._sets.get(agent.session.id)
+        found = self._sets.get(agent)
         if found is None:
             found = await asyncio.to_thread(self._load, find_project(self.directory(agent)))
-            self._sets[agent.session.id] = found
+            self._sets[agent] = found
             await self._tell(agent, found)
         return found
 
@@ -46,12 +47,8 @@ class HookLibrary:
 
     def project(self, agent: Agent) -> str:
         """Return the folder whose hooks a session has."""
-        found = self._sets.get(agent.session.id)
+        found = self._sets.get(agent)
         return find_project(self.directory(agent)) if found is None else found.project
-
-    def forget(self, session_id: str) -> None:
-        """Read the hooks anew when the session comes back."""
-        self._sets.pop(session_id, None)
 
     def _load(self, project: str) -> HookSet:
         config = self._config

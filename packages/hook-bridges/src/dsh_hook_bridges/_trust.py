@@ -132,7 +132,9 @@ def _words(command: str) -> Iterator[str]:
         words = command.split()
     for word in _unwritten(words):
         yield word
-        yield from _unwritten(re.split(r"[\s=]+", word))  # a script of ``bash -c``, the value of an option
+        yield word.partition("=")[2]  # the value of an option
+        if " " in word:  # a script of ``bash -c``
+            yield from _words(word)
 
 
 def _unwritten(words: Iterable[str]) -> Iterator[str]:
