@@ -22,6 +22,14 @@ from dsh_persistence_jsonl import JsonlLogStore
 from dsh_session import Session, SessionHeader
 
 
+@pytest.fixture(autouse=True)
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user who has no hooks yet; those of whoever runs the tests are none of theirs."""
+    home = tmp_path / "user"
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A root that nothing has been written to yet."""
@@ -82,6 +90,26 @@ def store_session(root: Path) -> Callable[..., Path]:
     return write
 
 
+def write_hooks(
+    folder: Path, events: dict[str, list[Any]], *, name: str = ".claude/settings.json", **more: Any
+) -> Path:
+    """Write a configuration file below a user's home or a project: for each event its commands, or whole groups."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    groups = {event: list(map(_group, entries)) for event, entries in events.items()}
+    path.write_text(json.dumps({"hooks": groups, **more}))
+    return path
+
+
+def _group(entry: Any) -> Any:
+    return {"hooks": [{"type": "command", "command": entry}]} if isinstance(entry, str) else entry
+
+
+@pytest.fixture(name="write_hooks")
+def _write_hooks() -> Callable[..., Path]:
+    return write_hooks
+
+
 LIMIT_S = 60
 """Nothing takes as long; it keeps a test from hanging."""
 
@@ -112,7 +140,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     python_path = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
     return {
         "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
+        "HOME": str(tmp_path / "user"),
         "DSH_HOME": str(tmp_path / "home"),
         "PYTHONPATH": python_path,
         "PYTHONDONTWRITEBYTECODE": "1",

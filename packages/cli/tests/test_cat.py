@@ -290,8 +290,10 @@ def test_help_and_cat_load_no_more_than_they_need(store_session, root):
         return set(done.stderr.split())
 
     for_help = loaded("cat", "--help")
-    assert not {"dsh_session", "dsh_persistence", "dsh_agent", "asyncio", "rich", "zstandard", "msgspec"} & for_help
-    assert not {"dsh_agent", "rich"} & loaded("cat", "s1", "--root", str(root))
+    ours = {"dsh_session", "dsh_persistence", "dsh_agent", "dsh_hook_bridges"}
+    assert not ours & loaded("hooks", "check", "--help")
+    assert not (ours | {"asyncio", "rich", "zstandard", "msgspec"}) & for_help
+    assert not {"dsh_agent", "dsh_hook_bridges", "rich"} & loaded("cat", "s1", "--root", str(root))
 
 
 @pytest.fixture

@@ -36,16 +36,19 @@ class AskFirst(Extension):
 class NobodyToAsk:
     """Refuses everything, where there is no terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, advice: str) -> None:
+        """``advice`` is what whoever reads stderr is told of it."""
+        self._advice = advice
         self._has_said = False
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Tell the model, and once whoever reads stderr."""
         if not self._has_said:
-            say(f"{request.name} was refused: there is no terminal to ask on; with --yes nothing is asked")
+            say(f"{request.name} was refused: there is no terminal to ask on; {self._advice}")
             self._has_said = True
-        reason = f"{request.name} was refused: there is nobody to ask; do without, and say what you would have done"
-        return ApprovalAnswer(is_allowed=False, reason=reason)
+        why = f" ({request.reason})" if request.reason else ""
+        told = f"there is nobody to ask{why}; do without, and say what you would have done"
+        return ApprovalAnswer(is_allowed=False, reason=f"{request.name} was refused: {told}")
 
 
 class AskOnTerminal:
@@ -57,6 +60,8 @@ class AskOnTerminal:
         out = console(stderr=True)
         for line in _call_lines(request.name, request.arguments):
             print_line(out, line)
+        if request.reason:
+            print_line(out, Line("asked", request.reason, "yellow"))
         fd = sys.stdin.fileno()
         discard_input(fd)
         while True:

@@ -125,6 +125,9 @@ class Report:
             print_problem(out, problem)
         for one in self.checked:
             self._print_file(out, one)
+        if self.project is not None and not self.checked:
+            out.print("no hooks: neither it nor its user has a file of them")
+            return
         what = "hook" if self.hooks == 1 else "hooks"
         runs = "runs" if self.running == 1 else "run"
         place = "" if self.project is None else f" in {len(self.checked)} file(s)"
@@ -147,26 +150,18 @@ class Report:
 
 
 def check_file(path: str, options: CheckOptions) -> ExitCode:
-    """Print what one file says. Raises ``OSError`` for one that cannot be read."""
-    if not _is_there(path):
+    """Print what one file says. Raises ``OSError`` for one that may not be read."""
+    try:
+        is_file = stat.S_ISREG(Path(path).stat().st_mode)
+        read = read_file(path, options.dialect) if is_file else None
+    except (FileNotFoundError, NotADirectoryError):
         say(f"{path} does not exist; --all looks where files of hooks usually are")
         return ExitCode.NOT_FOUND
-    read = read_file(path, options.dialect)
-    if read is None:  # removed since
-        raise FileNotFoundError(path)
+    if read is None:
+        say(f"{path} is no file; name one of Claude Code's or Codex's configuration files")
+        return ExitCode.UNREADABLE
     facts = f"{read.file.dialect}, {read.reason}"
     return _report(None, [Checked(file=read.file, facts=facts)], [], options)
-
-
-def _is_there(path: str) -> bool:
-    """Return whether a file is there. Raises ``OSError`` when it is there and cannot be read."""
-    try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise OSError(f"{path} is no file; name one of Claude Code's or Codex's configuration files")
-        Path(path).open("rb").close()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 def check_all(options: CheckOptions) -> ExitCode:

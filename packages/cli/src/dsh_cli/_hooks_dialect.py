@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,9 +20,9 @@ class Read(NamedTuple):
     reason: str
 
 
-def read_file(path: str, dialect: DialectName | None) -> Read | None:
-    """Return what a file says, in the dialect that is given or else in its own; None where there is no file."""
-    place = Path(path).absolute()
+def read_file(path: str, dialect: DialectName | None) -> Read:
+    """Return what a file says, in the dialect that is given or else in its own. Raises ``OSError``."""
+    place = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() would follow links
     if dialect is not None:
         return _read(place, dialect, "as told")
     for folder in reversed(place.parent.parts):
@@ -34,11 +35,9 @@ def read_file(path: str, dialect: DialectName | None) -> Read | None:
     return _by_content(place)
 
 
-def _by_content(place: Path) -> Read | None:
+def _by_content(place: Path) -> Read:
     claude = _read(place, "claude-code", "")
     codex = _read(place, "codex", "")
-    if claude is None or codex is None:
-        return None
     first, second = (codex, claude) if place.name == "hooks.json" else (claude, codex)
     wrong, other = len(first.file.problems), len(second.file.problems)
     if wrong != other:
@@ -51,6 +50,9 @@ def _by_content(place: Path) -> Read | None:
     return first._replace(reason="as nothing in it tells; --dialect does")
 
 
-def _read(place: Path, dialect: DialectName, reason: str) -> Read | None:
+def _read(place: Path, dialect: DialectName, reason: str) -> Read:
+    place.open("rb").close()  # else that it may not be read would be one problem of the file among others
     file = read_hook_file(str(place), dialect=dialect, layer="user")
-    return None if file is None else Read(file, reason)
+    if file is None:  # removed since
+        raise FileNotFoundError(place)
+    return Read(file, reason)

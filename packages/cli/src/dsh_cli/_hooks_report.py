@@ -34,7 +34,7 @@ def print_path(out: Console, file: HookFile, facts: str) -> None:
 
 def switch_text(file: HookFile) -> str:
     """Return what a file does that turns all hooks off, or on again."""
-    return f"turns all {file.dialect} hooks {'off' if file.disables_all else 'on'}, those of files before it too"
+    return f"turns all {file.dialect} hooks {'off' if file.disables_all else 'on'}, those of other files too"
 
 
 def print_handler(out: Console, handler: Handler) -> None:

@@ -164,8 +164,9 @@ class _Run:
         running.context.on(AgentStarted, self._begin)
         running.context.on(AgentFailed, self._tell_failure)
         running.context.on(HookNotice, self._tell_of_hook)
+        advice = "with --yes nothing is asked" if self._options.asks else "a hook wants to have it asked about"
+        await running.context.provide(APPROVAL, AskOnTerminal() if can_ask() else NobodyToAsk(advice))
         if self._options.asks:
-            await running.context.provide(APPROVAL, AskOnTerminal() if can_ask() else NobodyToAsk())
             running.context.require(EXTENSIONS).register(AskFirst())
         agent = await self._opening.open(running)
         self._interruption.aim(agent.cancel)
