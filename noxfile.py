@@ -190,7 +190,7 @@ def docker_loop(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """What logs and commands cost, in ratios; `-- --quick` only shows that it runs, `-- --json` gives JSON."""
-    measured = [PACKAGES[name].distribution for name in ("persistence-jsonl", "bash-local")]
+    measured = [PACKAGES[name].distribution for name in ("persistence-jsonl", "bash-local", "agent-core")]
     products.install(session, [*measured, POSTGRES, *GROUPS["bench"]], from_wheels=True)
     env = {"PYTHONPATH": str(ROOT / "integration")}
     session.run("python", "-m", "bench", *session.posargs, env=env, stderr=sys.stderr)

@@ -40,7 +40,7 @@ def main() -> int:
         "grown": lambda: appending.grown(arena, made),
         "events": lambda: throughput.durable(arena, folder),
         "database": lambda: database.commits(arena, folder, made),
-        "children": lambda: children.commands(arena),
+        "children": lambda: children.commands(arena, folder),
     }
     figures = [figure for name in arguments.suites or SUITES for figure in suites[name]()]
     say("done\n" if sys.stderr.isatty() else "done")

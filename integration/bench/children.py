@@ -1,15 +1,23 @@
-"""What it costs to run a command, against the standard library with the same options."""
+"""What it costs to run a command, or a hook, against the standard library with the same options."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
-from collections.abc import Awaitable, Callable, Iterable
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from types import MappingProxyType
 
+from dsh_agent import EXTENSIONS, ScriptedModel, ToolUse
+from dsh_agent_core import HarnessConfig, harness
 from dsh_bash import BashExecRequest
 from dsh_bash_local import LocalBash
+from dsh_hook_bridges import HookBridgesConfig
+from dsh_session import SessionMeta
 from dsh_subprocess import STRICT, child_env
 
 from .contest import Arena, Figure, clock, require
@@ -25,8 +33,8 @@ EACH = 25
 REBUILDS = 1_000
 
 
-def commands(arena: Arena) -> Iterable[Figure]:
-    """Measure `bash -c true`: one after the other, several at a time, and the environment alone."""
+def commands(arena: Arena, folder: Path) -> Iterable[Figure]:
+    """Measure `bash -c true`: one after the other, several at a time, as a hook, and the environment alone."""
     with asyncio.Runner(loop_factory=_loop_with_pidfds) as runner:
         bash = LocalBash(parent_env=ENVIRONMENT)
         try:
@@ -34,6 +42,7 @@ def commands(arena: Arena) -> Iterable[Figure]:
             yield from _at_once(arena, runner, bash)
         finally:
             runner.run(bash.close())
+        yield from _as_hook(arena, runner, folder)
     yield from _environment(arena)
 
 
@@ -71,6 +80,65 @@ def _at_once(arena: Arena, runner: asyncio.Runner, bash: LocalBash) -> Iterable[
     against = f"create_subprocess_exec and communicate, watched by pidfd, {rate:,.0f}/s"
     ratio = samples.ratio("asyncio", "LocalBash.run")
     yield Figure(what=f"commands/s, {AT_ONCE} at a time", value=ratio, unit="x", against=against, least=1.2)
+
+
+def _as_hook(arena: Arena, runner: asyncio.Runner, folder: Path) -> Iterable[Figure]:
+    def theirs() -> None:
+        for _ in range(COMMANDS):
+            _run_by_library()
+
+    with tempfile.TemporaryDirectory(dir=folder) as top:
+        stack = AsyncExitStack()
+        fire = runner.run(stack.enter_async_context(_hooks(Path(top))))
+
+        async def ours() -> None:
+            for _ in range(COMMANDS):
+                await fire()
+
+        try:
+            contestants = {"subprocess.run": lambda: clock(theirs), "a hook": lambda: clock(lambda: runner.run(ours()))}
+            samples = arena.hold("hooks", contestants, rounds=15, warm_up=True)
+        finally:
+            runner.run(stack.aclose())
+    each_ms = samples.median("subprocess.run") / COMMANDS * 1e3
+    against = f"subprocess.run of bash -c true, as above, {each_ms:.2f} ms"
+    yield Figure(
+        what="a no-op hook", value=samples.ratio("a hook", "subprocess.run"), unit="x", against=against, most=1.5
+    )
+
+
+@asynccontextmanager
+async def _hooks(top: Path) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Run a harness whose user has the hook `true` before commands; yield what asks it about a call."""
+    (top / ".claude").mkdir()
+    group = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
+    (top / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": [group]}}))
+    config = HarnessConfig(
+        model=ScriptedModel([]),
+        route=ScriptedModel.route,
+        dsh_home=str(top / "home"),
+        parent_env=ENVIRONMENT,
+        skills=None,
+        hooks=HookBridgesConfig(user_home=str(top)),
+    )
+    async with harness(config) as running:
+        agent = await running.agents.create(meta=SessionMeta(cwd="/"))
+        agent.session.append("turn/start", {"turn": 1})
+        extensions = running.context.require(EXTENSIONS)
+        arguments = {"command": "true", "description": "Nothing"}
+
+        async def fire() -> None:
+            use = ToolUse(agent=agent, turn=1, step=1, call_id="call", name="bash", arguments=arguments)
+            before = agent.session.next_seq
+            permission = await extensions.pre_tool_use(use)
+            require(None, permission.verdict, "verdict")
+            *_, result = agent.session.events[before:]
+            require(
+                ("hook/result", "pass", 0), (result.type, result.data["decision"], result.data["exitCode"]), "result"
+            )
+
+        yield fire
+        agent.session.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
 
 
 def _environment(arena: Arena) -> Iterable[Figure]:

@@ -163,7 +163,7 @@ class HookEngine:
 
     async def _run(self, handlers: Sequence[Handler], setting: Setting, outcomes: list[HookOutcome]) -> None:
         """Run hooks side by side, as the harnesses do, or in turn, as ``dsh`` does."""
-        if not self.behaviour.is_real:
+        if not self.behaviour.is_real or len(handlers) == 1:
             for handler in handlers:
                 outcomes.append(await self._runner.run(handler, setting))  # noqa: PERF401  # what is cut short keeps the rest
             return
