@@ -44,10 +44,9 @@ def furnish(house: House, dialect: DialectName) -> None:
 
 async def play(house: House, session_id: str, bridges: Mapping[str, Any], encoding: Encoding) -> None:
     """Have a session with one turn to its end, and one that is cancelled while its hooks run."""
-    replies = [{"tools": [shell("true")]}, {"text": "Done."}, {"tools": [shell("true")]}]
+    replies: list[Mapping[str, Any]] = [{"tools": [shell("true")]}, {"text": "Done."}, {"tools": [shell("true")]}]
     model = Listener(replies, route=Prompter.route)
-    more = {"bridges": bridges, "system_prompt": "Be brief.", "encoding": encoding}
-    async with house.harness(model=model, **more) as running:
+    async with house.harness(model=model, bridges=bridges, system_prompt="Be brief.", encoding=encoding) as running:
         agent = await running.agents.create(session_id=session_id, meta=house.meta)
         result = await agent.prompt("Begin.")
         assert "completed" == result.reason["kind"]
