@@ -11,7 +11,6 @@ from hooks.house import House, Listener, printed, ran, said
 from support import bash, results
 
 from dsh_agent import APPROVAL, Agent, ApprovalAnswer, ApprovalRequest, Spawn
-from dsh_agent_core import Harness
 
 DIALECTS = ["claude-code", "codex"]
 DONE = {"text": "Done."}
@@ -223,28 +222,26 @@ class TestChildren:
 
 
 class Somebody:
-    """Answers once a file is there."""
+    """Says when somebody is asked, and allows the call once the hook has been told."""
 
-    def __init__(self, sign: Path) -> None:
-        self._sign = sign
-
-    async def join(self, running: Harness) -> None:
-        await running.context.provide(APPROVAL, self)
+    def __init__(self, house: House) -> None:
+        self._house = house
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        await appears(self._sign)
+        (self._house.project / "asked").touch()
+        await appears(self._house.project / "told")
         return ApprovalAnswer(is_allowed=True)
 
 
 async def test_a_question_is_announced(house):
-    """Claude Code's hooks hear that somebody is asked, while the question stands; what they answer changes nothing."""
+    """Claude Code's hooks hear of it while it stands: nothing waits for them, and what they answer changes nothing."""
     house.hook("claude-code", "PreToolUse", said("PreToolUse", permissionDecision="ask"))
-    notify = f"{house.recorder('notices')}; touch told; echo no >&2; exit 2"
+    notify = f"{house.recorder('notices')}; while [ ! -e asked ]; do sleep 0.02; done; touch told; echo no >&2; exit 2"
     house.hook("claude-code", "Notification", notify, matcher="permission_prompt")
     house.hook("claude-code", "Notification", "touch wrong", matcher="idle_prompt")
 
     async with house.harness(TOUCH, DONE) as running:
-        await Somebody(house.project / "told").join(running)
+        await running.context.provide(APPROVAL, Somebody(house))
         agent = await running.agents.create(meta=house.meta)
         await agent.prompt("go")
 
@@ -253,7 +250,7 @@ async def test_a_question_is_announced(house):
         payload["notification_type"],
         payload["message"],
     )
-    assert {"told", "ran.txt"} == {path.name for path in house.project.iterdir()}
+    assert {"asked", "told", "ran.txt"} == {path.name for path in house.project.iterdir()}
 
 
 class TestBesideTheLoop:
