@@ -25,14 +25,15 @@ class TranscriptMirror:
 
     def path(self, session_id: str) -> str:
         """Return where a session's lines are, or will be."""
-        name = quote(session_id, safe="")
+        name = quote(session_id, safe="", errors="surrogatepass")
         if len(name) > _NAME_BYTES:
             raise OSError(0, f"the session's id is too long for a file's name: {name[:40]}…")
         return os.path.join(self._folder, f"{name}.jsonl")
 
     def update(self, session: Session) -> str:
         """Write what is new and return where it is. Raises ``OSError``."""
-        path, from_seq = self.path(session.id), self._written.get(session.id, 0)
+        path = self.path(session.id)
+        from_seq = self._written.pop(session.id, 0)  # what fails half-way begins anew
         Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(path, flags | (os.O_APPEND if from_seq else os.O_TRUNC), 0o600)
