@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,11 @@ SAVES = "cat >payload.new; mv payload.new payload"
 
 def bash(command: str) -> dict[str, object]:
     return {"name": "bash", "arguments": {"command": command, "description": "Do it"}}
+
+
+def patient(*commands: str, timeout_s: float = LIMIT_S) -> dict[str, object]:
+    """Return hooks that have time on the busiest machine."""
+    return {"hooks": [{"command": command, "timeout": timeout_s} for command in commands]}
 
 
 def answer(**fields: object) -> str:
@@ -233,7 +237,7 @@ def test_show_has_what_hooks_did(user, script, write_hooks):
 )
 def test_the_end_of_a_session_is_told(*, user, project, script, write_hooks, reply, code):
     """Also where the model has failed; and what fails then is heard."""
-    write_hooks(user, {"SessionEnd": [SAVES, "echo 'too late' >&2; exit 1"]})
+    write_hooks(user, {"SessionEnd": [patient(SAVES, "echo 'too late' >&2; exit 1")]})
 
     done = run("Go.", "--model", script(reply))
 
@@ -290,7 +294,7 @@ def waits(name: str) -> str:
 )
 def test_a_signal_lets_the_end_be_told(*, user, project, script, start, write_hooks, number, code):
     """The turn is cancelled, its hooks hear of the end, and the exit code tells of the signal."""
-    write_hooks(user, {"SessionEnd": [SAVES]})
+    write_hooks(user, {"SessionEnd": [patient(SAVES)]})
     process = start("--model", script({"tools": [bash(waits("pid"))]}, HELLO))
     pid_in(project / "pid")
 
@@ -306,7 +310,7 @@ def test_a_signal_lets_the_end_be_told(*, user, project, script, start, write_ho
 @posix
 def test_an_end_that_hangs_is_bounded(*, user, project, script, start, write_hooks, has_ended):
     """After SIGTERM a hook of the end has its time and no more; that it had too little is told."""
-    write_hooks(user, {"SessionEnd": [waits("end")]})
+    write_hooks(user, {"SessionEnd": [patient(waits("end"), timeout_s=5)]})
     process = start("--model", script({"tools": [bash(waits("pid"))]}, HELLO))
     pid_in(project / "pid")
 
@@ -314,7 +318,7 @@ def test_an_end_that_hangs_is_bounded(*, user, project, script, start, write_hoo
     _, stderr = process.communicate(timeout=LIMIT_S)
 
     assert 143 == process.returncode
-    assert b"timeout: it did not end within 1.5 s and was ended" in stderr
+    assert 1 == stderr.count(b"timeout: it did not end within 5 s and was ended")
     assert has_ended(pid_in(project / "end"))
 
 
@@ -322,7 +326,7 @@ def test_an_end_that_hangs_is_bounded(*, user, project, script, start, write_hoo
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
 def test_a_second_interrupt_waits_for_no_hook(*, user, project, script, start, write_hooks, has_ended, first):
     """It quits while a hook of the end would still have a minute; the hook ends all the same."""
-    write_hooks(user, {"SessionEnd": [{"hooks": [{"command": waits("end"), "timeout": LIMIT_S}]}]})
+    write_hooks(user, {"SessionEnd": [patient(waits("end"))]})
     process = start("--model", script({"tools": [bash(waits("pid"))]}, HELLO))
     pid_in(project / "pid")
 
@@ -340,7 +344,7 @@ def test_a_second_interrupt_waits_for_no_hook(*, user, project, script, start, w
 @posix
 def test_a_signal_while_a_session_starts(*, user, project, script, start, write_hooks, has_ended):
     """The hook that everybody waits for ends, no model is asked, and the end is told."""
-    write_hooks(user, {"SessionStart": [waits("begin")], "SessionEnd": [SAVES]})
+    write_hooks(user, {"SessionStart": [waits("begin")], "SessionEnd": [patient(SAVES)]})
     process = start("--model", script())
     hook = pid_in(project / "begin")
 
@@ -352,18 +356,16 @@ def test_a_signal_while_a_session_starts(*, user, project, script, start, write_
     assert "SessionEnd" == json.loads((project / "payload").read_text())["hook_event_name"]
 
 
-@posix
-def test_hooks_cannot_read_the_keys_of_the_run(*, user, project, script, start, write_hooks, environment):
-    """What is taken from the environment alone stays with the process that took it."""
-    write_hooks(user, {"UserPromptSubmit": ["env >env; cat /proc/$PPID/environ >>env; cat >/dev/null"]})
-    environment["DEEPSEEK_API_KEY"] = "sk-top-secret"
+def test_hooks_do_not_inherit_the_key(user, project, script, write_hooks, monkeypatch):
+    """What the run was given for the model is for the model, unless a hook's file asks for it by name."""
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-top-secret")
+    passed = {"hooks": [{"command": "env >passed", "passEnv": ["DEEPSEEK_API_KEY"]}]}
+    write_hooks(user, {"UserPromptSubmit": ["env >scrubbed", passed]})
 
-    process = start("--model", script(HELLO))
-    process.communicate(timeout=LIMIT_S)
+    assert 0 == run("Go.", "--model", script(HELLO)).exit_code
 
-    assert 0 == process.returncode
-    assert "sk-top" not in (project / "env").read_text(errors="replace")
-    assert os.fspath(project.parent / "home") in (project / "env").read_text(errors="replace")
+    line = "DEEPSEEK_API_KEY=sk-top-secret\n"
+    assert [False, True] == [line in (project / name).read_text() for name in ("scrubbed", "passed")]
 
 
 def test_options_that_contradict_each_other(script):
