@@ -18,7 +18,7 @@ _dialect = click.option("--dialect", type=click.Choice(("claude-code", "codex"))
 
 @click.group()
 def hooks() -> None:
-    """See what Claude Code and Codex hooks do here, and let a project's run.
+    """Check Claude Code and Codex hooks, and trust a project's.
 
     dshpy run has the hooks of the user, in ~/.claude and ~/.codex, and those of a project once it is trusted.
     """
@@ -47,7 +47,7 @@ def check(
     home: str | None,
     as_json: bool,
 ) -> None:
-    """Show the hooks of configuration files, and what is wrong with them.
+    """Show the hooks of files, and what is wrong with them.
 
     FILE is a settings.json of Claude Code, or a hooks.json or config.toml of Codex; whose it is, its folder and name
     tell, or else what it says. With --all each file is shown with its layer and whether its hooks run: active,
@@ -99,7 +99,7 @@ def trust(directory: str | None, *, yes: bool, revoke: bool, lists: bool, home: 
 @_dialect
 @json_option
 def support(*, dialect: DialectName | None, as_json: bool) -> None:
-    """List what of each dialect works here, what does in part, and what is ignored."""
+    """List what works of each dialect, and what is ignored."""
     from ._hooks_support import print_support  # noqa: PLC0415  # commands load what they need
 
     sys.exit(print_support(dialect, as_json=as_json))
