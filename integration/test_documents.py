@@ -43,6 +43,7 @@ def run_console(example: Example) -> str | None:
 def test_snippets_run(path, tmp_path, monkeypatch):
     """Python blocks execute in order in one namespace; console blocks print what they show."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # whoever runs this has hooks of their own
     document = Sybil([PythonCodeBlockParser(), console_blocks]).parse(path)
 
     for example in document.examples():

@@ -162,7 +162,7 @@ def run_dshpy(desk: Desk, *arguments: str) -> list[dict[str, Any]]:
     script = desk.cwd.with_name("script.json")
     script.write_text(json.dumps(replies))
     command = [sys.executable, "-m", "dsh_cli", "run", "And now?", "--json", "--yes", "--home", str(desk.home)]
-    command += [f"--model=scripted:{script}", *arguments]
+    command += [f"--model=scripted:{script}", "--no-hooks", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, cwd=desk.cwd)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
