@@ -160,6 +160,7 @@ class TestPlainText:
         [
             'Print {"decision": "block"} to block.',
             'Its fields:\n{"name": "x"}\n',
+            'Its log:\n{"event":\n{"reason": "a"}\n}\nand so on',
             'x {"reason": "a"} y\nz',
             '"{\\"decision\\": \\"block\\"}"',
         ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -587,9 +586,9 @@ def test_reading_never_writes(place, load, trust):
     place.write(PROJECT, settings("./x.sh"))
     place.write("project/x.sh", "")
 
-    def tree() -> str:
-        command = ["find", str(place.home.parent), "-printf", "%p %T@ %C@ %m\\n"]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    def tree() -> list[tuple[str, int, int]]:
+        found = [(path, path.lstat()) for path in place.home.parent.rglob("*")]
+        return sorted((str(path), each.st_mtime_ns, each.st_mode) for path, each in found)
 
     before = tree()
     load()

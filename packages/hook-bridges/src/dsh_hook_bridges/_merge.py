@@ -38,7 +38,7 @@ def merge(outcomes: Sequence[HookOutcome]) -> Merged:
         verdict, reasons = "ask", asked
     elif any(outcome.kind == "allow" for outcome in outcomes):
         verdict = "allow"
-    updated = [o.answer.updated_input for o in outcomes if o.answer.updated_input is not None and o.kind != "deny"]
+    updated = [o.answer.updated_input for o in outcomes if o.answer.updated_input is not None]
     stops = [outcome.answer.stop_reason for outcome in outcomes if outcome.answer.stops]
     return Merged(
         verdict=verdict,
