@@ -289,7 +289,7 @@ class TestAnswersOfClaudeCode:
             '{"decision": "block"}\n{"reason": "r"}',
             '{"event": 1}\n{"decision": "block"}',
             '{"updatedInput": NaN}',
-            '{"a":' * 5000 + "1" + "}" * 5000,
+            '{"a":' * 200_000 + "1" + "}" * 200_000,
             '{"a": ' + "9" * 5000 + "}",
         ],
     )
