@@ -107,6 +107,20 @@ async def test_what_a_human_says_starts_the_count_anew(house, dialect):
         assert [False, True, True, False, *[True] * 8] == active
 
 
+async def test_a_turn_that_no_human_began_starts_the_count_anew(house, dialect):
+    """H06: whoever begins it, a hook of a new turn has not made that one go on."""
+    house.hook(dialect, "Stop", f"{house.recorder('stops')}; [ -e over ] || {{ echo again >&2; exit 2; }}")
+
+    async with house.agent(*[DONE] * 10) as agent:
+        await agent.prompt("go")
+        (house.project / "over").touch()
+        agent.followup("A plugin's turn.", {"kind": "plugin:test"})
+        await agent.wait_idle()
+
+        active = [payload["stop_hook_active"] for payload in house.payloads("stops")]
+        assert [False, *[True] * 8, False] == active
+
+
 def allow(dialect: str) -> str:
     """Return a hook that allows the call; one of Codex has to say with which input."""
     more = {"updatedInput": {"command": "touch ran.txt"}} if dialect == "codex" else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hooks.house import House, Listener, ran
 
-from dsh_agent import AGENTS, AgentsConfig, agents
+from dsh_agent import AGENTS, AgentsConfig, Spawn, agents
 from dsh_agent_core import LocalBashPluginConfig, local_bash, model, sessions, tools
 from dsh_context import App
 from dsh_hook_bridges import HookBridgesConfig, cache_path, hook_bridges
@@ -20,7 +20,7 @@ DIALECTS = ["claude-code", "codex"]
 MARKER = "a-marker-of-this-turn"
 LONG_MS = 600_000
 """Nothing is written by itself within a test's life; shorter windows come to the same."""
-PATH_OF = "import json, sys; print(json.load(sys.stdin)['transcript_path'])"
+PATH_OF = "import json, sys; print(json.load(sys.stdin)[sys.argv[1]])"
 DIRECTLY = 'cat "$transcript_path"'
 BY_DSHPY = f'{shlex.quote(sys.executable)} -m dsh_cli cat "$transcript_path"'
 
@@ -35,9 +35,11 @@ def dialect(request) -> str:
     return request.param
 
 
-def reader(read: str, name: str) -> str:
-    """Return a hook that reads the transcript with ``read`` and notes what it found."""
-    return f'transcript_path=$({shlex.quote(sys.executable)} -c {shlex.quote(PATH_OF)}) && {read} >"$PWD/{name}"'
+def reader(read: str, name: str, *, field: str = "transcript_path") -> str:
+    """Return a hook that reads the log that ``field`` names with ``read`` and notes what it found."""
+    return (
+        f'transcript_path=$({shlex.quote(sys.executable)} -c {shlex.quote(PATH_OF)} {field}) && {read} >"$PWD/{name}"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,21 @@ async def test_the_turn_that_runs_is_there(house, dialect, read, bridges, more):
         stop = next(event.seq for event in agent.session.events if event.data.get("point") == "Stop")
         expected = [(event.seq, event.type) for event in agent.session.events[: stop + 1]]
         assert expected == [(event["seq"], event["type"]) for event in events]
+
+
+async def test_both_logs_of_a_delegation_are_there(house, dialect):
+    """Where a child's turn ends, its parent's log can be read up to that moment as well as its own."""
+    for field in ("transcript_path", "agent_transcript_path"):
+        house.hook(dialect, "SubagentStop", reader(DIRECTLY, field, field=field))
+
+    async with house.harness({"text": MARKER}, encoding="raw", window_ms=LONG_MS, checkpoints="turn") as running:
+        parent = await running.agents.create(meta=house.meta)
+        child = await running.agents.spawn(parent, Spawn(label="reviewer"))
+        parent.inject("A note for later.", {"kind": "plugin:test"})
+        await child.prompt("Review it.")
+
+    assert "A note for later." in (house.project / "transcript_path").read_text()
+    assert MARKER in (house.project / "agent_transcript_path").read_text()
 
 
 async def test_a_mirror_grows_line_by_line(house, dialect):

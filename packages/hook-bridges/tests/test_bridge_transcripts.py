@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -77,6 +79,20 @@ async def test_refreshing_makes_what_has_happened_readable(
     assert 0 == persistence.health(session.id).queued
     if path.endswith(".jsonl"):
         assert b'"turn/start"' in Path(path).read_bytes()
+
+
+async def test_refreshing_from_many_sides_writes_each_line_once(tmp_path: Path) -> None:
+    """A child's hooks refresh their parent's lines while the parent's own do."""
+    session, mirror = Session(SessionHeader.new(session_id="s")), TranscriptMirror(str(tmp_path))
+    transcripts = Transcripts(lambda: None, mirror)
+
+    for turn in range(1, 101):
+        session.append("turn/start", {"turn": turn})
+        session.append("turn/end", {"turn": turn, "reason": {"kind": "completed"}})
+        await asyncio.gather(*(transcripts.refresh(session) for _ in range(4)))
+
+    _, *events = (json.loads(line) for line in Path(mirror.path("s")).read_bytes().splitlines())
+    assert list(range(200)) == [event["seq"] for event in events]
 
 
 async def test_a_mirror_of_an_id_that_is_no_files_name(persistence: SessionPersistence, tmp_path: Path) -> None:
