@@ -95,6 +95,30 @@ class TestLayers:
         found = load(dialects=("codex",))
         assert (["user/.codex/hooks.json"], 1) == (list(states(found, place.home.parent)), found.count)
 
+    def test_hooks_that_codex_keeps_off(self, place, load, trust):
+        """Codex's user can switch off single hooks, of any file, by their place; a project's file cannot."""
+        hooks = {"hooks": [{"command": "first"}, {"command": "second"}]}
+        json_path = place.write("user/.codex/hooks.json", {"hooks": {"Stop": [hooks], "SessionStart": [hooks]}})
+        project_path = place.write(
+            "project/.codex/hooks.json", {"hooks": {"Stop": [{"hooks": [{"command": "third"}]}]}}
+        )
+        off = {
+            f"{json_path}:stop:0:1": "false",
+            f"{json_path}:session_start:0:0": "false",
+            f"{json_path}:stop:0:0": "true",
+        }
+        rows = [f'[hooks.state."{key}"]\nenabled = {value}\n' for key, value in off.items()]
+        place.write("user/.codex/config.toml", "".join(rows))
+        place.write("project/.codex/config.toml", f'[hooks.state."{json_path}:stop:0:0"]\nenabled = false\n')
+        trust()
+        found = load()
+        assert ["first", "third"] == running(found, "codex")
+        assert ["second"] == [handler.command for handler in found.handlers("codex", "SessionStart")]
+
+        before = found.fingerprint
+        place.write("user/.codex/config.toml", f'[hooks.state."{project_path}:stop:0:0"]\nenabled = false\n')
+        assert (["first", "second"], before) == (running(load(), "codex"), load().fingerprint)
+
     def test_without_a_user(self, place):
         """Who has no home folder here has no hooks of their own."""
         place.write(USER, settings())

@@ -44,7 +44,6 @@ class Claude(Dialect):
         ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStart", "SubagentStop")
     )
     ending: ClassVar[str] = "\n"
-    context_points: ClassVar[frozenset[HookPoint]] = frozenset(("SessionStart", "UserPromptSubmit"))
     drops_twins: ClassVar[bool] = True
 
     def tool_names(self, name: str) -> Sequence[str]:

@@ -32,7 +32,6 @@ class Codex(Dialect):
         ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop")
     )
     ending: ClassVar[str] = ""
-    context_points: ClassVar[frozenset[HookPoint]] = frozenset(("SessionStart", "UserPromptSubmit", "SubagentStart"))
     drops_twins: ClassVar[bool] = False
 
     def tool_names(self, name: str) -> Sequence[str]:

@@ -42,8 +42,6 @@ class Dialect(ABC):
     """Those at which ``dsh`` runs its hooks."""
     ending: ClassVar[str]
     """What follows the JSON of a payload."""
-    context_points: ClassVar[frozenset[HookPoint]]
-    """Where plain text on standard output is context."""
     drops_twins: ClassVar[bool]
     """Whether a command that stands in several files runs once."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -83,11 +84,12 @@ def load_hooks(
     be told what is trusted, nothing is.
     """
     files = [file for dialect in DIALECTS for file in _files(dialect, project, user_home)]
+    off = {key for file in files if file.layer == "user" for key in file.switched_off}
     foreign = [file for file in files if file.layer != "user"]
     print_ = fingerprint(project, foreign)
     trusted, problem = _trust_of(trust, project, print_) if foreign else ("trusted", None)
     state: FileState = "active" if trusted == "trusted" else trusted
-    found = [FoundFile(file=file, state="active" if file.layer == "user" else state) for file in files]
+    found = [FoundFile(file=_without(file, off), state="active" if file.layer == "user" else state) for file in files]
     return HookSet(
         project=project,
         files=tuple(each for each in _switched(found) if each.file.dialect in dialects),
@@ -132,6 +134,18 @@ def _files(dialect: DialectName, project: str, user_home: str | None) -> Iterato
         file = read_hook_file(os.path.join(base, name), dialect=dialect, layer=layer)
         if file is not None:
             yield file
+
+
+def _without(file: HookFile, off: Collection[str]) -> HookFile:
+    """Leave out the hooks that the user has switched off one by one, which Codex names by their place."""
+    kept = tuple(handler for handler in file.handlers if _state_key(handler) not in off)
+    return file if len(kept) == len(file.handlers) else replace(file, handlers=kept)
+
+
+def _state_key(handler: Handler) -> str:
+    group, index = re.findall(r"\[(\d+)\]", handler.place)[-2:]
+    event = re.sub(r"(?<!^)(?=[A-Z])", "_", handler.point).lower()
+    return f"{handler.path}:{event}:{group}:{index}"
 
 
 def _switched(found: Sequence[FoundFile]) -> Iterator[FoundFile]:

@@ -36,6 +36,7 @@ def parse_hooks(data: bytes, *, dialect: DialectName, layer: Layer, path: str) -
         handlers=handlers,
         problems=tuple(parser.problems),
         disables_all=None if settings is None else parser.switch(settings),
+        switched_off=() if settings is None else tuple(parser.switched_off(settings)),
         features=tuple(parser.features),
     )
 
@@ -70,6 +71,14 @@ class _Parser:
         value = flags.get("hooks", flags.get("codex_hooks")) if is_object(flags) else None
         return not value if isinstance(value, bool) else None
 
+    def switched_off(self, settings: Mapping[str, Any]) -> Iterable[str]:
+        """Yield the keys under which Codex keeps that its user has switched single hooks off."""
+        hooks = settings.get("hooks")
+        states = hooks.get("state") if self._dialect == "codex" and is_object(hooks) else None
+        for key, state in states.items() if is_object(states) else ():
+            if is_object(state) and state.get("enabled") is False:
+                yield key
+
     def handlers(self, settings: Mapping[str, Any]) -> Iterable[Handler]:
         """Yield the handlers of every point."""
         prefix, events = "hooks.", settings.get("hooks")
@@ -92,7 +101,7 @@ class _Parser:
 
     def _is_point(self, name: str, place: str) -> bool:
         if self._dialect == "codex" and name == "state":
-            return False  # where Codex keeps which of its hooks are trusted
+            return False  # where Codex keeps which of its hooks are trusted, and which are off
         feature = self._feature("event", name)
         if feature is None:
             self._tell(place, f"{name} is no event of {self._dialect}; its hooks never run")

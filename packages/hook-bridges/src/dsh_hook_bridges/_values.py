@@ -80,5 +80,7 @@ class HookFile:
     problems: tuple[HookProblem, ...] = ()
     disables_all: bool | None = None
     """What it says about running no hooks at all; None where it says nothing."""
+    switched_off: tuple[str, ...] = ()
+    """Keys of single hooks, of this file or another, that are switched off; Codex's ``hooks.state`` has such."""
     features: tuple[Feature, ...] = ()
     """The rows of the table of features that its events and handlers fall under, each once."""
