@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,7 @@ async def session(persistence: SessionPersistence) -> Session:
 
 
 @pytest.fixture(params=["log", "mirror"])
-def mirror(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TranscriptMirror | None]:
+def mirror(request: pytest.FixtureRequest, tmp_path: Path) -> TranscriptMirror | None:
     return TranscriptMirror(str(tmp_path / "cache")) if request.param == "mirror" else None
 
 
