@@ -40,9 +40,9 @@ def commands(arena: Arena, folder: Path) -> Iterable[Figure]:
         try:
             yield from _singly(arena, runner, bash)
             yield from _at_once(arena, runner, bash)
+            yield from _as_hook(arena, runner, bash, folder)
         finally:
             runner.run(bash.close())
-        yield from _as_hook(arena, runner, folder)
     yield from _environment(arena)
 
 
@@ -82,34 +82,43 @@ def _at_once(arena: Arena, runner: asyncio.Runner, bash: LocalBash) -> Iterable[
     yield Figure(what=f"commands/s, {AT_ONCE} at a time", value=ratio, unit="x", against=against, least=1.2)
 
 
-def _as_hook(arena: Arena, runner: asyncio.Runner, folder: Path) -> Iterable[Figure]:
+def _as_hook(arena: Arena, runner: asyncio.Runner, bash: LocalBash, folder: Path) -> Iterable[Figure]:
     def theirs() -> None:
         for _ in range(COMMANDS):
             _run_by_library()
 
     with tempfile.TemporaryDirectory(dir=folder) as top:
         stack = AsyncExitStack()
-        fire = runner.run(stack.enter_async_context(_hooks(Path(top))))
+        fire, reach = runner.run(stack.enter_async_context(_hooks(Path(top))))
 
-        async def ours() -> None:
+        async def many(one: Callable[[], Awaitable[None]]) -> None:
             for _ in range(COMMANDS):
-                await fire()
+                await one()
 
+        contestants = {
+            "subprocess.run": lambda: clock(theirs),
+            "LocalBash.run": lambda: clock(lambda: runner.run(many(lambda: _run(bash)))),
+            "a hook": lambda: clock(lambda: runner.run(many(fire))),
+            "a checkpoint": lambda: clock(lambda: runner.run(many(reach))),
+        }
         try:
-            contestants = {"subprocess.run": lambda: clock(theirs), "a hook": lambda: clock(lambda: runner.run(ours()))}
             samples = arena.hold("hooks", contestants, rounds=15, warm_up=True)
         finally:
             runner.run(stack.aclose())
     each_ms = samples.median("subprocess.run") / COMMANDS * 1e3
     against = f"subprocess.run of bash -c true, as above, {each_ms:.2f} ms"
-    yield Figure(
-        what="a no-op hook", value=samples.ratio("a hook", "subprocess.run"), unit="x", against=against, most=1.5
-    )
+    ratio = samples.ratio("a hook", "subprocess.run")
+    yield Figure(what="a no-op hook", value=ratio, unit="x", against=against, most=1.5)
+    for what, name in (("of which the checkpoint", "a checkpoint"), ("of which the command", "LocalBash.run")):
+        yield Figure(what=what, value=samples.ratio(name, "subprocess.run"), unit="x", against="the same")
 
 
 @asynccontextmanager
-async def _hooks(top: Path) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Run a harness whose user has the hook `true` before commands; yield what asks it about a call."""
+async def _hooks(top: Path) -> AsyncIterator[tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]]:
+    """Run a harness whose user has the hook `true` before commands.
+
+    Yield what asks it about a call, and what only makes the log durable, as happens before each hook.
+    """
     (top / ".claude").mkdir()
     group = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
     (top / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": [group]}}))
@@ -137,7 +146,13 @@ async def _hooks(top: Path) -> AsyncIterator[Callable[[], Awaitable[None]]]:
                 ("hook/result", "pass", 0), (result.type, result.data["decision"], result.data["exitCode"]), "result"
             )
 
-        yield fire
+        async def reach() -> None:
+            agent.session.append(
+                "feedback/record", {"text": "An event as long as that of a hook that is about to run."}
+            )
+            await running.persistence.flush(agent.session.id)
+
+        yield fire, reach
         agent.session.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
 
 
