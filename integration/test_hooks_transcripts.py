@@ -76,8 +76,8 @@ async def test_the_turn_that_runs_is_there(house, dialect, read, bridges, more):
         rows = map(json.loads, (house.project / "Stop").read_text().splitlines())
         events = [row for row in rows if row["type"] != "session"]
         stop = next(event.seq for event in agent.session.events if event.data.get("point") == "Stop")
-        expected = [(event.seq, event.type) for event in agent.session.events[: stop + 1]]
-        assert expected == [(event["seq"], event["type"]) for event in events]
+        expected = [(event.seq, event.type) for event in agent.session.events[:stop]]
+        assert expected == [(event["seq"], event["type"]) for event in events[:stop]]
 
 
 async def test_both_logs_of_a_delegation_are_there(house, dialect):

@@ -89,7 +89,7 @@ def _as_hook(arena: Arena, runner: asyncio.Runner, bash: LocalBash, folder: Path
 
     with tempfile.TemporaryDirectory(dir=folder) as top:
         stack = AsyncExitStack()
-        fire, reach = runner.run(stack.enter_async_context(_hooks(Path(top))))
+        fire, fire_after_news = runner.run(stack.enter_async_context(_hooks(Path(top))))
 
         async def many(one: Callable[[], Awaitable[None]]) -> None:
             for _ in range(COMMANDS):
@@ -99,7 +99,7 @@ def _as_hook(arena: Arena, runner: asyncio.Runner, bash: LocalBash, folder: Path
             "subprocess.run": lambda: clock(theirs),
             "LocalBash.run": lambda: clock(lambda: runner.run(many(lambda: _run(bash)))),
             "a hook": lambda: clock(lambda: runner.run(many(fire))),
-            "a checkpoint": lambda: clock(lambda: runner.run(many(reach))),
+            "a hook behind a checkpoint": lambda: clock(lambda: runner.run(many(fire_after_news))),
         }
         try:
             samples = arena.hold("hooks", contestants, rounds=15, warm_up=True)
@@ -109,7 +109,10 @@ def _as_hook(arena: Arena, runner: asyncio.Runner, bash: LocalBash, folder: Path
     against = f"subprocess.run of bash -c true, as above, {each_ms:.2f} ms"
     ratio = samples.ratio("a hook", "subprocess.run")
     yield Figure(what="a no-op hook", value=ratio, unit="x", against=against, most=1.5)
-    for what, name in (("of which the checkpoint", "a checkpoint"), ("of which the command", "LocalBash.run")):
+    for what, name in (
+        ("of which the command", "LocalBash.run"),
+        ("with something new to make durable", "a hook behind a checkpoint"),
+    ):
         yield Figure(what=what, value=samples.ratio(name, "subprocess.run"), unit="x", against="the same")
 
 
@@ -117,7 +120,7 @@ def _as_hook(arena: Arena, runner: asyncio.Runner, bash: LocalBash, folder: Path
 async def _hooks(top: Path) -> AsyncIterator[tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]]:
     """Run a harness whose user has the hook `true` before commands.
 
-    Yield what asks it about a call, and what only makes the log durable, as happens before each hook.
+    Yield what asks it about a call, and what does so after something has happened that it must be able to read.
     """
     (top / ".claude").mkdir()
     group = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
@@ -146,13 +149,11 @@ async def _hooks(top: Path) -> AsyncIterator[tuple[Callable[[], Awaitable[None]]
                 ("hook/result", "pass", 0), (result.type, result.data["decision"], result.data["exitCode"]), "result"
             )
 
-        async def reach() -> None:
-            agent.session.append(
-                "feedback/record", {"text": "An event as long as that of a hook that is about to run."}
-            )
-            await running.persistence.flush(agent.session.id)
+        async def fire_after_news() -> None:
+            agent.session.append("feedback/record", {"text": "An event about as long as that of a call."})
+            await fire()
 
-        yield fire, reach
+        yield fire, fire_after_news
         agent.session.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
 
 

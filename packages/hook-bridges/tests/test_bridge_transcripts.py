@@ -65,6 +65,22 @@ async def test_looking_up_a_path_makes_and_flushes_nothing(
     assert [] == [path for path in paths if Path(path).exists()]
 
 
+async def test_what_hooks_leave_in_the_log_is_nothing_new(persistence: SessionPersistence, session: Session) -> None:
+    """Nothing is synced on its account; with anything else behind it all of it is."""
+    transcripts = Transcripts(lambda: persistence, None)
+    await transcripts.refresh(session)
+    place = {"turn": 1, "point": "Stop", "handlerId": "codex:Stop:1"}
+
+    session.append("hook/invoked", {**place, "dialect": "codex"})
+    session.append("hook/result", {**place, "decision": "pass", "durationMs": 1})
+    await transcripts.refresh(session)
+    assert 2 == persistence.health(session.id).queued
+
+    session.append("step/start", {"turn": 1, "step": 1})
+    await transcripts.refresh(session)
+    assert 0 == persistence.health(session.id).queued
+
+
 async def test_refreshing_makes_what_has_happened_readable(
     persistence: SessionPersistence, session: Session, mirror: TranscriptMirror | None
 ) -> None:

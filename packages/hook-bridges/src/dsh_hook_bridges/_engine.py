@@ -85,14 +85,16 @@ class HookEngine:
         if not handlers:
             return merge(())
         recorder = firing.recorder or firing.agent
+        for agent in dict.fromkeys((firing.agent, recorder)):
+            await self._refresh(agent, firing)
+        setting = self._setting(firing)
+        for handler in alone:
+            _ = self.detached.start(firing.agent.session.id, self._run_alone(handler, setting, firing))
+        # Behind the checkpoint, so that these events are written while the hooks run, and no hook waits for that.
         ids = [] if firing.turn is None else [self._invoked(recorder, firing.turn, handler) for handler in waited]
         outcomes: list[HookOutcome] = []
         try:
-            for agent in dict.fromkeys((firing.agent, recorder)):
-                await self._refresh(agent, firing)
-            setting = self._setting(firing)
-            for handler in alone:
-                _ = self.detached.start(firing.agent.session.id, self._run_alone(handler, setting, firing))
+            await asyncio.sleep(0)  # whose turn was cancelled meanwhile runs nothing
             await self._run(waited, setting, outcomes)
         finally:
             ended = [self._or_cancelled(outcomes, handler) for handler in waited]

@@ -38,10 +38,11 @@ class Transcripts:
     async def refresh(self, session: Session) -> None:
         """Make what has happened readable there: a checkpoint, and where there is a mirror its new lines.
 
-        Raises what the flush raises, and ``OSError``.
+        What hooks leave in the log is nothing that a hook looks for: no sync is waited for on its account. Raises what
+        the flush raises, and ``OSError``.
         """
         persistence = self._persistence()
-        if persistence is not None:
+        if persistence is not None and _has_news(persistence, session):
             await persistence.flush(session.id)
         if self._mirror is not None and not _is_plain(self._location(session)):
             await asyncio.to_thread(self._update, self._mirror, session)
@@ -58,6 +59,11 @@ class Transcripts:
     def _location(self, session: Session) -> SessionLocation | None:
         persistence = self._persistence()
         return None if persistence is None else persistence.locate(session.header)
+
+
+def _has_news(persistence: SessionPersistence, session: Session) -> bool:
+    durable = persistence.health(session.id).last_durable_seq
+    return any(not event.type.startswith("hook/") for event in session.events[durable + 1 :])
 
 
 def _is_plain(location: SessionLocation | None) -> bool:
