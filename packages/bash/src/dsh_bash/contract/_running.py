@@ -16,8 +16,8 @@ from ._trial import DEADLINE_MS, PATIENCE_S, Trial, ending, on_trial
 _A_LONG_GRACE_MS = PATIENCE_S * 500
 """Longer than any executor on trial should have of its own."""
 _IGNORES_TERM = "trap '' TERM INT HUP; while :; do sleep 0.05; done"
-_OBEYS_LATE = """trap "trap '' TERM; sleep 1; exit 0" TERM; touch ready; echo ready; while :; do sleep 0.02; done"""
-"""Ends by itself when it was asked to, a second later."""
+_OBEYS_LATE = """trap "trap '' TERM; sleep 0.7; exit 0" TERM; touch ready-$NAME; while :; do sleep 0.02; done"""
+"""Ends by itself when it was asked to, a while later."""
 _LINGERS = "trap 'touch told-$NAME' TERM; touch ready-$NAME; while :; do sleep 0.02; done"
 """Tells when it was asked to end, and goes on."""
 
@@ -154,24 +154,28 @@ class RunningPromises:
     async def test_b57_a_grace_for_pipes(self, trial: Trial) -> None:
         """B57: a held pipe is read for the grace that was asked for, be it shorter or longer than the executor's."""
         trial.need("leaves_children")
-        assert await trial.text(f"sleep {trial.marker()} & echo hi", grace_ms=100) == "hi\n"
-        assert await trial.text("(sleep 1; echo late) & echo hi", grace_ms=_A_LONG_GRACE_MS) == "hi\nlate\n"
+        async with asyncio.TaskGroup() as group:
+            short = group.create_task(trial.text(f"sleep {trial.marker()} & echo hi", grace_ms=100))
+            long = group.create_task(trial.text("(sleep 0.7; echo late) & echo hi", grace_ms=_A_LONG_GRACE_MS))
+        assert (short.result(), long.result()) == ("hi\n", "hi\nlate\n")
 
     @on_trial
     async def test_b58_a_grace_for_the_deaf(self, trial: Trial) -> None:
         """B58: SIGKILL comes after the grace that was asked for and not before, in both ways to start."""
-        deaf = await trial.run(_IGNORES_TERM, timeout_ms=DEADLINE_MS, grace_ms=100)
-        assert deaf.exit_code is None
         cancel = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(trial.run(_OBEYS_LATE, grace_ms=_A_LONG_GRACE_MS, cancel=cancel))
-            await trial.appears("ready")
+            deaf = group.create_task(trial.run(_IGNORES_TERM, timeout_ms=DEADLINE_MS, grace_ms=100))
+            running = group.create_task(
+                trial.run(_OBEYS_LATE, grace_ms=_A_LONG_GRACE_MS, env={"NAME": "run"}, cancel=cancel)
+            )
+            process = trial.start(_OBEYS_LATE, grace_ms=_A_LONG_GRACE_MS, env={"NAME": "start"})
+            await trial.appears("ready-run")
+            await trial.appears("ready-start")
             cancel.set()
+            assert process.kill()
+            await process.wait()
+        assert deaf.result().exit_code is None
         assert ending(running.result()) == (0, None, False, True)
-        process = trial.start(_OBEYS_LATE, grace_ms=_A_LONG_GRACE_MS)
-        assert await trial.first_output(process) == "ready\n"
-        assert process.kill()
-        await process.wait()
         assert process.exit_code == 0
 
     @on_trial
