@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsh_session import EncodedBatch, EventRun, Replace, SessionEvent, encode_data
+from dsh_session import EncodedBatch, EventRun, Replace, SessionEvent, encode_data, encode_event
 
 
 def event(seq: int, **fields: object) -> SessionEvent:
@@ -56,3 +56,25 @@ def test_batch_has_no_gap(seqs: tuple[int, ...]) -> None:
 def test_encode_data_is_what_append_stores() -> None:
     """The bytes of an event are those of ``encode_data``."""
     assert event(0).encoded == encode_data("todo/write", {"todos": []})
+
+
+def test_a_line_has_the_whole_envelope() -> None:
+    """``sourceEventSeqs`` stand one by one; a replacement is spelled as the current generation does."""
+    event = SessionEvent(
+        type="user/message",
+        seq=9,
+        time=1,
+        encoded=b"{}",
+        source_event_seqs=(2, 3, 4),
+        surface_op=Replace(start_seq=2, end_seq=4),
+    )
+
+    assert (
+        b'{"type":"user/message","seq":9,"time":1,"data":{},"sourceEventSeqs":[2,3,4],'
+        b'"surfaceOp":{"op":"replace","startSeq":2,"endSeq":4}}\n'
+    ) == encode_event(event)
+
+
+def test_a_line_has_the_data_verbatim() -> None:
+    event = SessionEvent(type="acme/odd", seq=0, time=5, encoded=b'{"a":1.0}', ignorable=True)
+    assert encode_event(event) == b'{"type":"acme/odd","seq":0,"time":5,"data":{"a":1.0},"ignorable":true}\n'

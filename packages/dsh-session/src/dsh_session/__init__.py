@@ -4,8 +4,7 @@ One invariant: an event's data is encoded once, when it is appended, and those b
 """
 
 from ._closers import fork_seed, interrupted_closers, repair_closers
-from ._event import EVENT_BYTES, EncodedBatch, Replace, SessionEvent, SurfaceOp
-from ._event_line import encode_event
+from ._event import EVENT_BYTES, EncodedBatch, Replace, SessionEvent, SurfaceOp, encode_event
 from ._expand import expand_stream
 from ._header import SessionHeader, SessionMeta
 from ._header_line import decode_header, encode_header

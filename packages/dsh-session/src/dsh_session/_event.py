@@ -1,12 +1,13 @@
-"""The event: a typed envelope around bytes (FORMAT §1.1), and a batch of them."""
+"""The event: a typed envelope around bytes (FORMAT §1.1), a batch of them, and one as a line for programs."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ._json import decode_json
+from ._json import decode_json, encode_data
 
 
 class Replace(msgspec.Struct, frozen=True, gc=False):
@@ -77,3 +78,27 @@ class EncodedBatch(msgspec.Struct, frozen=True, kw_only=True):
     def next_seq(self) -> int:
         """The seq that follows this batch."""
         return self.first_seq + len(self.events)
+
+
+def encode_event(event: SessionEvent) -> bytes:
+    """Return an event's line: the envelope in the log's order, the data as its bytes are stored."""
+    parts = [
+        b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (_encode_type(event.type), event.seq, event.time, event.encoded)
+    ]
+    if event.source_event_seqs is not None:
+        parts.append(b',"sourceEventSeqs":[%b]' % b",".join(b"%d" % seq for seq in event.source_event_seqs))
+    match event.surface_op:
+        case Replace(start_seq=start, end_seq=end):
+            parts.append(b',"surfaceOp":{"op":"replace","startSeq":%d,"endSeq":%d}' % (start, end))
+        case "append":
+            parts.append(b',"surfaceOp":"append"')
+        case None:
+            pass
+    parts.append(b',"ignorable":true}\n' if event.ignorable else b"}\n")
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=256)
+def _encode_type(type: str) -> bytes:
+    """A log of a million events has a few dozen types."""
+    return encode_data(type, type)
