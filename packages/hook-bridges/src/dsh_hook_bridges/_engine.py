@@ -94,7 +94,7 @@ class HookEngine:
         ids = [] if firing.turn is None else [self._invoked(recorder, firing.turn, handler) for handler in waited]
         outcomes: list[HookOutcome] = []
         try:
-            await asyncio.sleep(0)  # whose turn was cancelled meanwhile runs nothing
+            await _end_if_cancelled()
             await self._run(waited, setting, outcomes)
         finally:
             ended = [self._or_cancelled(outcomes, handler) for handler in waited]
@@ -216,3 +216,10 @@ class HookEngine:
             if outcome.handler is handler:
                 return outcome
         return HookOutcome(handler=handler, answer=Answer(kind="cancelled", word="cancelled"))
+
+
+async def _end_if_cancelled() -> None:
+    """Raise a cancellation that waits for the next pause: a hook would have been started by then."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        await asyncio.sleep(0)
