@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dsh_agent import ScriptedModel
+from dsh_agent import ScriptedModel, find_project
 from dsh_agent_core import HarnessConfig, harness
-from dsh_hook_bridges import HOOKS, HookBridgesConfig, HookNotice, TrustStore, find_project, load_hooks, trust_path
+from dsh_hook_bridges import HOOKS, HookBridgesConfig, HookNotice, TrustStore, load_hooks, trust_path
 from dsh_session import SessionMeta
 
 

@@ -162,6 +162,45 @@ def _hear_signals() -> Callable[[], None]:
     return hear_signals
 
 
+@pytest.fixture
+def start_in(environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Start ``dshpy run`` in a folder, without a terminal; what still runs at the end is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dsh_cli", "run", "Go.", "--yes", "--json", *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=hear_signals,  # noqa: PLW1509  # this process has one thread
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=60)
+
+
+@pytest.fixture
+def pid_in() -> Callable[[Path], int]:
+    """Return the pid that a command writes into a file once it runs."""
+
+    def wait(path: Path) -> int:
+        deadline = time.monotonic() + 60
+        while not path.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return int(path.read_text())
+
+    return wait
+
+
 class Terminal:
     """A terminal of 80 columns with ``dshpy`` on it."""
 

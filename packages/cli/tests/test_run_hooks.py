@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -251,37 +249,9 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such 
 
 
 @pytest.fixture
-def start(environment, project, hear_signals):
-    """Start ``dshpy run`` in the project, without a terminal."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def process(*arguments: str) -> subprocess.Popen[bytes]:
-        one = subprocess.Popen(
-            [sys.executable, "-m", "dsh_cli", "run", "Go.", "--yes", "--json", *arguments],
-            cwd=project,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=hear_signals,  # noqa: PLW1509  # this process has one thread
-        )
-        started.append(one)
-        return one
-
-    yield process
-    for one in started:
-        if one.poll() is None:
-            one.kill()
-        one.communicate(timeout=LIMIT_S)
-
-
-def pid_in(path: Path) -> int:
-    """Return the pid that a command writes once it runs."""
-    deadline = time.monotonic() + LIMIT_S
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return int(path.read_text())
+def start(start_in, project):
+    """Start ``dshpy run`` in the project."""
+    return lambda *arguments: start_in(project, *arguments)
 
 
 def waits(name: str) -> str:
@@ -292,7 +262,7 @@ def waits(name: str) -> str:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["int", "term", "hup"]
 )
-def test_a_signal_lets_the_end_be_told(*, user, project, script, start, write_hooks, number, code):
+def test_a_signal_lets_the_end_be_told(*, user, project, script, start, write_hooks, number, code, pid_in):
     """The turn is cancelled, its hooks hear of the end, and the exit code tells of the signal."""
     write_hooks(user, {"SessionEnd": [patient(SAVES)]})
     process = start("--model", script({"tools": [bash(waits("pid"))]}, HELLO))
@@ -308,7 +278,7 @@ def test_a_signal_lets_the_end_be_told(*, user, project, script, start, write_ho
 
 
 @posix
-def test_an_end_that_hangs_is_bounded(*, user, project, script, start, write_hooks, has_ended):
+def test_an_end_that_hangs_is_bounded(*, user, project, script, start, write_hooks, has_ended, pid_in):
     """After SIGTERM a hook of the end has its time and no more; that it had too little is told."""
     write_hooks(user, {"SessionEnd": [patient(waits("end"), timeout_s=5)]})
     process = start("--model", script({"tools": [bash(waits("pid"))]}, HELLO))
@@ -324,7 +294,7 @@ def test_an_end_that_hangs_is_bounded(*, user, project, script, start, write_hoo
 
 @posix
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
-def test_a_second_interrupt_waits_for_no_hook(*, user, project, script, start, write_hooks, has_ended, first):
+def test_a_second_interrupt_waits_for_no_hook(*, user, project, script, start, write_hooks, has_ended, first, pid_in):
     """It quits while a hook of the end would still have a minute; the hook ends all the same."""
     write_hooks(user, {"SessionEnd": [patient(waits("end"))]})
     process = start("--model", script({"tools": [bash(waits("pid"))]}, HELLO))
@@ -342,7 +312,7 @@ def test_a_second_interrupt_waits_for_no_hook(*, user, project, script, start, w
 
 
 @posix
-def test_a_signal_while_a_session_starts(*, user, project, script, start, write_hooks, has_ended):
+def test_a_signal_while_a_session_starts(*, user, project, script, start, write_hooks, has_ended, pid_in):
     """The hook that everybody waits for ends, no model is asked, and the end is told."""
     write_hooks(user, {"SessionStart": [waits("begin")], "SessionEnd": [patient(SAVES)]})
     process = start("--model", script())

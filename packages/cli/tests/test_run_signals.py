@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -28,37 +27,9 @@ def bash(command: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def start(environment, tmp_path, hear_signals):
-    """Start ``dshpy run`` in ``tmp_path``, without a terminal."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def run(*arguments: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dsh_cli", "run", "Go.", "--yes", "--json", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=hear_signals,  # noqa: PLW1509  # this process has one thread
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=LIMIT_S)
-
-
-def pid_in(folder: Path) -> int:
-    """Return the pid of the command once it runs."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (folder / "pid").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return int((folder / "pid").read_text())
+def start(start_in, tmp_path):
+    """Start ``dshpy run`` in ``tmp_path``."""
+    return lambda *arguments: start_in(tmp_path, *arguments)
 
 
 def stored_events(tmp_path: Path) -> list[bytes]:
@@ -73,11 +44,11 @@ def stored_events(tmp_path: Path) -> list[bytes]:
     [(signal.SIGINT, 130, "user"), (signal.SIGTERM, 143, "disposed"), (signal.SIGHUP, 129, "disposed")],
     ids=["int", "term", "hup"],
 )
-def test_a_signal_cancels_the_turn(start, script, tmp_path, has_ended, told):
+def test_a_signal_cancels_the_turn(start, script, tmp_path, *, has_ended, told, pid_in):
     """The command's tree ends, the turn is closed as aborted, in the output and on disk, and the code tells which."""
     number, code, cause = told
     process = start("--model", script({"tools": [bash(PATIENT), bash("touch later")]}, {"text": "x"}))
-    command = pid_in(tmp_path)
+    command = pid_in(tmp_path / "pid")
 
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=LIMIT_S)
@@ -119,10 +90,10 @@ def test_an_interrupt_before_anything_has_begun(start, tmp_path):
     assert not (tmp_path / "home").exists()
 
 
-def test_a_second_interrupt_quits_at_once(start, script, tmp_path, environment, has_ended):
+def test_a_second_interrupt_quits_at_once(start, script, tmp_path, *, environment, has_ended, pid_in):
     """It does not wait for a command that will not end; that ends all the same, and the log can be gone on with."""
     process = start("--model", script({"tools": [bash(STUBBORN)]}, {"text": "x"}))
-    command = pid_in(tmp_path)
+    command = pid_in(tmp_path / "pid")
 
     process.send_signal(signal.SIGINT)
     assert b"Ctrl-C again quits" in process.stderr.readline()
@@ -136,7 +107,7 @@ def test_a_second_interrupt_quits_at_once(start, script, tmp_path, environment, 
     assert b'{"end":{"kind":"completed"}}' == again.communicate(timeout=LIMIT_S)[0].splitlines()[-1]
 
 
-def test_a_signal_that_was_ignored_stays_so(environment, script, tmp_path):
+def test_a_signal_that_was_ignored_stays_so(environment, script, tmp_path, pid_in):
     """As a shell starts what runs in the background, and ``nohup`` what outlives its terminal."""
     model = script({"tools": [bash("echo $$ >pid.new; mv pid.new pid; until [ -e go ]; do sleep 0.05; done")]}, {})
     ignoring = (
@@ -146,7 +117,7 @@ def test_a_signal_that_was_ignored_stays_so(environment, script, tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", ignoring, *command], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
     )
-    pid_in(tmp_path)
+    pid_in(tmp_path / "pid")
 
     process.send_signal(signal.SIGHUP)
     (tmp_path / "go").touch()
@@ -155,11 +126,11 @@ def test_a_signal_that_was_ignored_stays_so(environment, script, tmp_path):
     assert 0 == process.returncode
 
 
-def test_a_reader_that_goes_away_cancels_the_turn(start, script, tmp_path, has_ended):
+def test_a_reader_that_goes_away_cancels_the_turn(start, script, tmp_path, has_ended, pid_in):
     """Nobody watches any more what the model does: it stops, the log is whole, and the code is that of SIGPIPE."""
     once_closed = "echo $$ >pid.new; mv pid.new pid; until [ -e go ]; do sleep 0.05; done"
     process = start("--model", script({"tools": [bash(once_closed), bash("touch later")]}, {"text": "x"}))
-    pid_in(tmp_path)
+    pid_in(tmp_path / "pid")
 
     process.stdout.close()
     (tmp_path / "go").touch()

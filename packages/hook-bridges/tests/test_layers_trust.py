@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from dsh_agent import find_project
 from dsh_hook_bridges import (
     DialectName,
     HookSet,
     TrustStore,
     TrustUnreadable,
-    find_project,
     fingerprint,
     load_hooks,
     read_hook_file,

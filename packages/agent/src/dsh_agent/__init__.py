@@ -33,6 +33,7 @@ from ._job import Job, JobOutcome, JobProcess, JobStatus
 from ._job_plugin import JobsConfig, jobs
 from ._jobs import Jobs
 from ._model import ModelAdapter, ModelRequest, ModelRoute
+from ._project import find_project
 from ._retry import RetryPolicy
 from ._scripted import ScriptedCall, ScriptedModel, ScriptedReply
 from ._services import (
@@ -151,6 +152,7 @@ __all__ = [
     "WaitInvalid",
     "agents",
     "checkpoints",
+    "find_project",
     "jobs",
     "turn_end_flush",
 ]

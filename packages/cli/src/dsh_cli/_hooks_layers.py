@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from dsh_hook_bridges import DialectName, HookSet, TrustStore, find_project, load_hooks, trust_path
+from dsh_agent import find_project
+from dsh_hook_bridges import DialectName, HookSet, TrustStore, load_hooks, trust_path
 from dsh_paths import UserHomeUnknown, expand_home_path, require_dsh_home_directory, resolve_dsh_home
 
 DIALECTS: tuple[DialectName, ...] = get_args(DialectName)

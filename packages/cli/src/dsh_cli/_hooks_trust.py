@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dsh_hook_bridges import FoundFile, Handler, HookSet, TrustState, TrustStore, find_project, scripts_of
+from dsh_agent import find_project
+from dsh_hook_bridges import FoundFile, Handler, HookSet, TrustState, TrustStore, scripts_of
 
 from ._approval import can_ask, discard_input
 from ._exit import ExitCode

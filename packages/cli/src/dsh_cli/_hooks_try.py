@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dsh_agent import find_project
 from dsh_bash_local import LocalBash
 from dsh_hook_bridges import (
     SAMPLE_SESSION,
@@ -12,7 +13,6 @@ from dsh_hook_bridges import (
     HookRunner,
     Setting,
     dialect_of,
-    find_project,
     sample_payload,
 )
 from dsh_paths import DSH_HOME_ENV, resolve_dsh_home

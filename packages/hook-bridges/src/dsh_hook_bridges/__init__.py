@@ -9,7 +9,7 @@ from ._codex import Codex
 from ._config import HookBridgesConfig
 from ._decode import decode
 from ._dialect import Dialect, Scene
-from ._layers import FileState, FoundFile, HookSet, find_project, load_hooks, read_hook_file
+from ._layers import FileState, FoundFile, HookSet, load_hooks, read_hook_file
 from ._library import HookLibrary, cache_path, trust_path
 from ._matcher import matches
 from ._merge import Merged, merge
@@ -64,7 +64,6 @@ __all__ = [
     "cache_path",
     "decode",
     "dialect_of",
-    "find_project",
     "fingerprint",
     "hook_bridges",
     "is_reachable",

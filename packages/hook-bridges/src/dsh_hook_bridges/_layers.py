@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ._parse import parse_hooks
@@ -103,14 +102,6 @@ def _trust_of(trust: TrustStore, project: str, print_: str) -> tuple[TrustState,
         return trust.state_of(project, print_), None
     except TrustUnreadable as error:
         return "untrusted", str(error)
-
-
-def find_project(cwd: str) -> str:
-    """Return the nearest folder at or above ``cwd`` that holds ``.git``, and ``cwd`` when none does."""
-    for folder in (Path(cwd), *Path(cwd).parents):
-        if os.path.lexists(folder / ".git"):
-            return str(folder)
-    return cwd
 
 
 def read_hook_file(path: str, *, dialect: DialectName, layer: Layer) -> HookFile | None:

@@ -6,11 +6,11 @@ import asyncio
 import os
 from weakref import WeakKeyDictionary
 
-from dsh_agent import Agent
+from dsh_agent import Agent, find_project
 from dsh_bash import Bash, BashError, BashExecRequest
 
 from ._config import HookBridgesConfig
-from ._layers import HookSet, find_project, load_hooks
+from ._layers import HookSet, load_hooks
 from ._notice import HookNotice, Notices
 from ._trust import TrustStore
 from ._values import DialectName

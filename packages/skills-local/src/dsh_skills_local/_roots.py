@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
+
+from dsh_agent import find_project
 
 from ._skill import SkillSource
 
@@ -39,11 +40,3 @@ def skill_roots(home: str, cwd: str | None) -> list[SkillRoot]:
     for root in roots:
         by_place.setdefault(os.path.realpath(root.path), root)
     return list(by_place.values())
-
-
-def find_project(cwd: str) -> str:
-    """Return the nearest folder at or above ``cwd`` that holds ``.git``, and ``cwd`` when none does."""
-    for folder in (Path(cwd), *Path(cwd).parents):
-        if os.path.lexists(folder / ".git"):
-            return str(folder)
-    return cwd
